@@ -241,6 +241,7 @@ TEST(PairReads, WhatNoThreadFindsIsRefused) {
   EXPECT_NE(reason("S[b,h,m,l] + B[m,l] * B[h,l]").find("B"), std::string::npos);
 }
 
+/// Each term with masks or without them by turns; both of each in a long run.
 TEST(PairReads, SpillNothing) {
   if (cuda::find_nvcc().empty()) GTEST_SKIP() << "no nvcc here";
   cuda::Source all{.file_name = "all.cu"};
@@ -250,6 +251,7 @@ TEST(PairReads, SpillNothing) {
     for (const bool causal : {false, true})
       for (const int rows : {64, 128, 192})
         for (const int width : {16, 64, 128, 256}) {
+          if (!longer && ((term == kTerms[0]) == causal) == (rows == 128)) continue;
           bool found = false;
           for (int step = 256; step >= 16; step -= 16) {
             if (found && !longer) break;

@@ -126,11 +126,11 @@ void leave_out(std::uint64_t seed, int count, const Make& make_from,
 TEST(RandomStitched, BarriersLeftOutAreFound) {
   testing::BarriersLeftOut seen;
   leave_out(
-      20281, 16, [](std::mt19937_64& random) { return RowMaker(random, false); }, seen);
+      20281, 8, [](std::mt19937_64& random) { return RowMaker(random, false); }, seen);
   leave_out(
-      20282, 8, [](std::mt19937_64& random) { return RowMaker(random, true); }, seen);
+      20282, 5, [](std::mt19937_64& random) { return RowMaker(random, true); }, seen);
   leave_out(
-      20283, 16, [](std::mt19937_64& random) { return WindowMaker(random); }, seen);
+      20283, 8, [](std::mt19937_64& random) { return WindowMaker(random); }, seen);
   seen.print();
   EXPECT_EQ(seen.count(testing::BarriersLeftOut::wrong), 0);
   EXPECT_GT(seen.count(testing::BarriersLeftOut::race), 5);
