@@ -106,6 +106,7 @@ ProductSeconds Compute::product(const Product& x, const ProductBox& box, double 
                    product_seconds(r_, box.rows, box.columns, box.depth / box.blocks,
                                    by_tiles(x) ? kTiled : steps);
   if (!x.window) seconds += box.times * rows_begun(x, box);
+  if (!x.window && steps == 1) seconds += box.times * elements_apart(x, box);
   const double vectors = box.times * box.depth / static_cast<double>(r_.lanes);  // of a row
   if (steps == 2 && !sums_whole(x)) seconds += (box.rows + box.columns) * vectors * r_.pair;
   if (sums_whole(x)) {
@@ -209,6 +210,51 @@ double Compute::panels_begun(const Product& x, const ProductBox& box) const {
   if (panels <= 1 && around.valid() && moves(around, x.depth)) return 0;
   const auto all = static_cast<double>(w_.tensor(k_.buffer(right).tensor).bytes().value);
   return panels * r_.latency * (1 - kept(2 * all, r_.caches.back().capacity));
+}
+
+/// Seconds of a product whose operands lie otherwise than its matrices: panels of the right one
+/// that are put together for each of the loops around, and elements of the left one each on a line
+/// of its own, which the first cache has no room for until the next panel.
+double Compute::elements_apart(const Product& x, const ProductBox& box) const {
+  constexpr double kTurned = 1;  // cycles: an element of rows that are turned, vector by vector
+  constexpr double kAlone = 3;   // cycles: one that is copied alone
+  constexpr double kOfLine = 4;  // cycles: a line of the second cache for each element
+  if (x.columns < 0 || x.depth < 0 || box.outer > 1 || r_.caches.empty()) return 0;
+  const Operator& op = w_.op(n_.op);
+  const auto stride = [&](const Access& a, int local) {
+    std::int64_t sum = 0, inner = 1;
+    for (std::size_t d = a.index.size(); local >= 0 && d-- > 0;
+         inner *= w_.tensor(a.tensor).shape[d])
+      for (const Term& t : a.index[d].terms)
+        if (t.loop == op.loops[static_cast<std::size_t>(local)]) sum += t.coefficient * inner;
+    return std::abs(sum);
+  };
+  double cycles = 0;
+  const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
+  bool one_matrix = true;
+  for (int l = 0; l < static_cast<int>(extents_.size()); ++l)
+    one_matrix = one_matrix && (l == x.columns || l == x.depth || most(l) == 1 ||
+                                !indexes(b, op.loops[static_cast<std::size_t>(l)]));
+  const bool whole_row = most(x.rows) == 1 && stride(b, x.depth) == 1;
+  // Copied tiles keep the order of their tensor's dimensions.
+  const bool copied = !places_.in_place(buffer_read(x.right));
+  if ((!one_matrix || copied) && !whole_row && !w_.tensor(b.tensor).values &&
+      stride(b, x.columns) != 1)
+    cycles += box.columns * box.depth * (stride(b, x.depth) == 1 ? kTurned : kAlone);
+  const Access& a = op.inputs[static_cast<std::size_t>(x.left)];
+  const std::int64_t near = x.rows < 0 || most(x.rows) == 1
+                                ? stride(a, x.depth)
+                                : std::min(stride(a, x.rows), stride(a, x.depth));
+  const double lines = box.rows * box.depth * r_.caches.front().line;
+  if (static_cast<double>(near * r_.element) >= r_.caches.front().line &&
+      places_.in_place(buffer_read(x.left))) {
+    const double panels =
+        std::ceil(box.columns / static_cast<double>(
+                                    block_of(r_, box.rows, box.columns, box.depth)[1] * r_.lanes));
+    cycles +=
+        panels * box.rows * box.depth * kOfLine * (1 - kept(lines, r_.caches.front().capacity));
+  }
+  return cycles * r_.cycle;
 }
 
 /// Seconds of rows of the left operand that a loop over the depth cuts: each begins anew in each

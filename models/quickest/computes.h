@@ -62,6 +62,7 @@ class Compute {
   double blocks_of_depth(const ProductBox& box, bool window) const;
   double rows_begun(const Product& x, const ProductBox& box) const;
   double panels_begun(const Product& x, const ProductBox& box) const;
+  double elements_apart(const Product& x, const ProductBox& box) const;
   double copies(const Product& x, const ProductBox& box) const;
   double by_points(const Product& x, const ProductBox& box) const;
   std::optional<ProductSeconds> by_transform(const Product& x, const ProductBox& box) const;

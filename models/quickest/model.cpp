@@ -2,10 +2,15 @@
 #include "models/quickest/model.h"
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 
 #include "core/base/format.h"
 #include "core/plan/names.h"
+#include "core/workload/merge_loops.h"
+#include "core/workload/rewrite/rewrite.h"
+#include "core/workload/subgraph.h"
+#include "core/workload/text.h"
 #include "models/quickest/partition.h"
 
 namespace tilewright::quickest {
@@ -19,13 +24,20 @@ std::span<const OptionSpec> options();
 using nlohmann::ordered_json;
 
 constexpr std::size_t kChoices = 12;       // of a kernel that are kept
-constexpr std::size_t kMostOfOthers = 24;  // operators of a workload that others are asked about
+constexpr std::size_t kMostOfOthers = 24;  // operators of a workload that others are asked about,
+                                           // and of which kernels are priced with merged loops
 constexpr int kMostRefused = 8;            // kernels that a target is asked about
 constexpr double kNearLeast = 1.05;        // of least_seconds: nobody else is asked
+constexpr const char* kMatrices = "materialise-matrices:";
+constexpr double kMatricesGain = 0.9;  // copies are what prices know least of
+
+bool small(const Workload& w) { return w.operators().size() <= kMostOfOthers; }
 
 class Planner {
  public:
-  Planner(const Question& q, const Rates& r, Candidates& seen) : q_(q), r_(r), seen_(seen) {
+  /// `merges`: parts whose loops go together are priced with these as one, as programs have them.
+  Planner(const Question& q, const Rates& r, Candidates& seen, bool merges)
+      : q_(q), r_(r), seen_(seen), merges_(merges) {
     // Fewer kernels for each group where there are more groups.
     const auto operators =
         static_cast<int>(std::max<std::size_t>(1, q.workload->operators().size()));
@@ -35,14 +47,27 @@ class Planner {
 
   std::optional<Best> find(const Group& group) {
     std::optional<Best> best = own(group);
+    if (merges_ && best)
+      if (const auto& merged = merged_time(group.workload);
+          merged && merged->seconds < best->seconds)
+        best->seconds = merged->seconds, best->times = {*merged};
     if (asks(group, best))
       for (const Model* m : q_.others) try_model(*m, group, best);
     return best;
   }
 
+  /// Of a kernel of a plan of the workload.
+  KernelTime time_of(const Schedule& s, const ScheduledKernel& k) {
+    KernelTime plain = kernel_time(s, k, r_);
+    if (!merges_) return plain;
+    const auto part = std::make_shared<const Workload>(subgraph(*s.workload, k.ops));
+    const std::optional<KernelTime>& merged = merged_time(part);
+    return merged && merged->seconds < plain.seconds ? *merged : plain;
+  }
+
   /// What others propose of the whole, connected or not, where that is faster.
   void ask_others(Partition& found) {
-    if (q_.workload->operators().size() > kMostOfOthers) return;
+    if (!small(*q_.workload)) return;
     if (found.seconds < kNearLeast * least_seconds(*q_.workload, r_)) return;
     Group whole{.ops = {}, .workload = q_.workload};
     for (std::size_t i = 0; i < q_.workload->operators().size(); ++i) whole.ops.emplace_back(i);
@@ -78,6 +103,23 @@ class Planner {
               .times = {all.front().time}};
     best.others = std::move(all);
     return best;
+  }
+
+  /// Of the best kernel of the part after merging loops; nothing where none go together.
+  const std::optional<KernelTime>& merged_time(const std::shared_ptr<const Workload>& part) {
+    std::vector<bool> constant;
+    for (const Tensor& t : part->tensors()) constant.push_back(bool(t.values));
+    const Workload named = with_constants(without_names(*part), constant);
+    const auto [at, fresh] = merged_.emplace(to_yaml(named), std::nullopt);
+    if (!fresh) return at->second;
+    const std::optional<Workload> merged = merged_loops(without_names(named));
+    if (!merged) return at->second;
+    Question q = q_;
+    q.workload = std::make_shared<const Workload>(with_constants(*merged, constant));
+    Group whole{.ops = {}, .workload = q.workload};
+    for (std::size_t i = 0; i < q.workload->operators().size(); ++i) whole.ops.emplace_back(i);
+    if (const auto best = Planner(q, r_, seen_, false).own(whole)) at->second = best->times.front();
+    return at->second;
   }
 
   /// Of a part others are asked about what their papers plan: products with something around
@@ -137,6 +179,8 @@ class Planner {
   Candidates& seen_;
   int effort_;
   bool others_ = true;  ///< whether other models are asked
+  bool merges_;
+  std::map<std::string, std::optional<KernelTime>> merged_;  ///< by part
 };
 
 /// Bytes into the level that is planned for, by tensor; those of other levels are in the detail.
@@ -247,13 +291,38 @@ Result<Proposal> propose(const Question& asked, const Settings& settings) {
   return Reason{best.reason() + "; of the first that was tried the target says: " + refusal->first};
 }
 
+/// Products with copies that are matrices: all that are none, and then fewer for as long as that
+/// gains. Of many operators, all or none.
+void try_matrices(const Workload& w,
+                  const std::function<bool(const stitching::Composition&)>& tried) {
+  constexpr std::size_t kMostOperators = 12;
+  std::vector<std::string> names;
+  for (const OpId op : no_products_of_matrices(w)) names.push_back(w.op(op).name);
+  const auto gains = [&](const std::vector<std::string>& of) {
+    const std::vector<std::string> rewrites{kMatrices + join(of, ";")};
+    auto made = rewritten(std::make_shared<const Workload>(w), rewrites);
+    return made != nullptr && tried({.rewrites = rewrites, .workload = std::move(made)});
+  };
+  if (names.empty()) return;
+  const bool all = gains(names);
+  if (names.size() == 1 || w.operators().size() > kMostOperators) return;
+  for (std::size_t i = 0; names.size() > 1 && i < names.size();) {
+    std::vector<std::string> of = all ? names : std::vector<std::string>{names[i]};
+    if (all) of.erase(of.begin() + static_cast<std::ptrdiff_t>(i));
+    if (gains(of) && all)
+      names = std::move(of);
+    else
+      ++i;
+  }
+}
+
 Result<Planned> planned_on_processor(const Question& asked, const stitching::Composition& composed,
                                      const Rates& rates, const Settings& settings,
                                      Candidates& seen) {
   Question q = asked;
   q.workload = composed.workload;
   const Rates* const r = &rates;
-  Planner planner(q, *r, seen);
+  Planner planner(q, *r, seen, !composed.rewrites.empty());
   Partitioner partitioner(q.workload, [&](const Group& g) { return planner.find(g); });
   Result<Partition> found = partitioner.run(q);
   if (found) {
@@ -272,7 +341,7 @@ Result<Planned> planned_on_processor(const Question& asked, const stitching::Com
   const auto schedule = resolved(out.plan, whole, q);
   if (!schedule) return Reason{"the kernels of the parts make no legal plan of the whole"};
   std::vector<KernelTime> times;
-  for (const ScheduledKernel& k : schedule->kernels) times.push_back(kernel_time(*schedule, k, *r));
+  for (const ScheduledKernel& k : schedule->kernels) times.push_back(planner.time_of(*schedule, k));
   out.price.traffic = traffic_of(q, *whole, *r, out.level, times);
   double bytes = 0;
   for (const KernelTime& t : times)
@@ -296,9 +365,13 @@ Result<Planned> planned_on_processor(const Question& asked, const stitching::Com
 Result<Proposal> propose_on_processor(const Question& q, const Rates& rates,
                                       const Settings& settings) {
   Candidates seen;
-  Result<Proposal> best = Wholes(q.workload, [&](const stitching::Composition& c) {
-                            return planned_on_processor(q, c, rates, settings, seen);
-                          }).proposal();
+  Wholes wholes(q.workload, [&](const stitching::Composition& c) {
+    return planned_on_processor(q, c, rates, settings, seen);
+  });
+  try_matrices(*q.workload, [&](const stitching::Composition& c) {
+    return wholes.takes(wholes.planned(c), kMatricesGain);
+  });
+  Result<Proposal> best = std::move(wholes).proposal();
   if (best) best.value().detail["candidates"] = seen.json();
   return best;
 }
@@ -318,7 +391,9 @@ Result<Price> price(const Question& q, const Plan& plan, const Settings& setting
   const Result<Schedule> schedule = resolve(plan, q.workload, q.machine);
   if (!schedule) return Reason{schedule.reason()};
   std::vector<KernelTime> times;
-  for (const ScheduledKernel& k : schedule->kernels) times.push_back(kernel_time(*schedule, k, *r));
+  Candidates seen;
+  Planner planner(q, *r, seen, schedule->kernels.size() > 1 && small(*q.workload));
+  for (const ScheduledKernel& k : schedule->kernels) times.push_back(planner.time_of(*schedule, k));
   Price out;
   out.traffic = traffic_of(q, *q.workload, *r, q.level_of(plan), times);
   out.detail["kernels_predicted"] = ordered_json::array();

@@ -403,7 +403,7 @@ std::optional<Window> to_change(const WorkloadSpec& spec, const Operator& op) {
 
 Result<Workload> with_channels_last(const Workload& w, std::string_view text) {
   WorkloadSpec spec = w.spec();
-  const Names changing = split(text, ';');
+  const Names changing = rewrite::split(text, ';');
   for (const std::string_view name : changing) {
     const auto op = w.find_op(name);
     if (!op)

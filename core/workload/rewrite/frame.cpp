@@ -39,11 +39,22 @@ std::vector<std::int64_t> blocks_for(const Workload& w) {
 }  // namespace
 
 const std::vector<Rewrite>& rewrites() {
-  static const std::vector<Rewrite> all{
-      online_softmax(), compose(),     compose_gathers(),    compose_all(),
-      split_variance(), split_running(), share_loops(),     scale_late(),
-      copies(),         inlining(),    pad(),               materialise_gathers(),
-      materialise_patches(), pad_results(), channels_last()};
+  static const std::vector<Rewrite> all{online_softmax(),
+                                        compose(),
+                                        compose_gathers(),
+                                        compose_all(),
+                                        split_variance(),
+                                        split_running(),
+                                        share_loops(),
+                                        scale_late(),
+                                        copies(),
+                                        inlining(),
+                                        pad(),
+                                        materialise_gathers(),
+                                        materialise_patches(),
+                                        materialise_matrices(),
+                                        pad_results(),
+                                        channels_last()};
   return all;
 }
 

@@ -26,9 +26,19 @@
 //            W_rows[n,a,b,c,k,l]   = W[c,n,a+2*k,b+2*l]
 //            y_sums[n,a,b,p,q]    += X_rows[p,q,c,k,l] * W_rows[n,a,b,c,k,l]
 //            y[n,p,a,q,b]          = y_sums[n,a,b,p,q]
+//
+// A product whose loops of one role (rows, columns, depth) lie apart in an operand is none of
+// matrices. Copies of its operands are, in which these loops follow one another; results that lie
+// otherwise are brought to where they belong.
+//
+//   y[b,d,c] += X[c,e,b,f] * W[f,d,e]     =>     X_rows[b,c,e,f]  = X[c,e,b,f]
+//                                                W_rows[d,e,f]    = W[f,d,e]
+//                                                y_sums[d,b,c]   += X_rows[b,c,e,f] * W_rows[d,e,f]
+//                                                y[b,d,c]         = y_sums[d,b,c]
 #include <algorithm>
 #include <array>
 
+#include "core/base/format.h"
 #include "core/workload/access.h"
 #include "core/workload/rewrite/rewrite.h"
 #include "core/workload/rewrite/substitute.h"
@@ -191,26 +201,12 @@ std::optional<Phases> phases_of(const Workload& w, OpId id, const Access& left,
   return found;
 }
 
-/// Both operands row by row, the product, and what brings its results to where they belong.
-void add_phases(const Workload& w, WorkloadSpec& spec, std::vector<Operator>& all, Operator op,
-                const std::array<int, 2>& factors, const Phases& phases) {
-  for (std::size_t side = 0; side < 2; ++side) {
-    std::vector<LoopId> loops = phases.own[side];
-    loops.insert(loops.end(), phases.depth.begin(), phases.depth.end());
-    all.push_back(written_first(spec, op, static_cast<std::size_t>(factors[side]),
-                                looked_by(w, std::move(loops))));
-    spec.operators.push_back(all.back());  // its name is taken
-  }
-  // Columns are of the operand that has none of the results' outermost loop: what moves results
-  // then reads neighbours that it writes near each other.
+/// The product with results in a tensor of its own, along these loops, and the operator that brings
+/// them to where they belong.
+void add_moved(const Workload& w, WorkloadSpec& spec, std::vector<Operator>& all, Operator op,
+               const std::vector<LoopId>& loops) {
   const Access target = op.outputs.front().target;
   const Tensor result = spec.tensors[target.tensor.index()];
-  const std::size_t rows =
-      std::ranges::find(phases.own[0], *target.index.front().plain_loop()) != phases.own[0].end()
-          ? 0
-          : 1;
-  std::vector<LoopId> loops = phases.own[rows];
-  loops.insert(loops.end(), phases.own[1 - rows].begin(), phases.own[1 - rows].end());
   Tensor sums{.name = rewrite::unused(spec.tensors, result.name + "_sums"),
               .shape = looked_by(w, loops).shape,
               .dtype = result.dtype};
@@ -228,6 +224,28 @@ void add_phases(const Workload& w, WorkloadSpec& spec, std::vector<Operator>& al
   all.push_back(std::move(op));
   spec.operators.push_back(moved);  // its name is taken
   all.push_back(std::move(moved));
+}
+
+/// Both operands row by row, the product, and what brings its results to where they belong.
+void add_phases(const Workload& w, WorkloadSpec& spec, std::vector<Operator>& all, Operator op,
+                const std::array<int, 2>& factors, const Phases& phases) {
+  for (std::size_t side = 0; side < 2; ++side) {
+    std::vector<LoopId> loops = phases.own[side];
+    loops.insert(loops.end(), phases.depth.begin(), phases.depth.end());
+    all.push_back(written_first(spec, op, static_cast<std::size_t>(factors[side]),
+                                looked_by(w, std::move(loops))));
+    spec.operators.push_back(all.back());  // its name is taken
+  }
+  // Columns are of the operand that has none of the results' outermost loop: what moves results
+  // then reads neighbours that it writes near each other.
+  const Access& target = op.outputs.front().target;
+  const std::size_t rows =
+      std::ranges::find(phases.own[0], *target.index.front().plain_loop()) != phases.own[0].end()
+          ? 0
+          : 1;
+  std::vector<LoopId> loops = phases.own[rows];
+  loops.insert(loops.end(), phases.own[1 - rows].begin(), phases.own[1 - rows].end());
+  add_moved(w, spec, all, std::move(op), loops);
 }
 
 Result<Workload> with_patches(const Workload& w) {
@@ -264,6 +282,185 @@ Result<Workload> with_patches(const Workload& w) {
   return Workload::create(std::move(spec));
 }
 
+/// The loops of a product by role, each in the order that its matrices have them in, and what is
+/// not a matrix of these yet.
+struct Matrices {
+  std::array<int, 2> inputs = {};  ///< which input has the rows, and which the columns
+  std::vector<LoopId> batch = {}, rows = {}, columns = {}, depth = {};
+  bool turned = false;              ///< the right matrix has columns outside of the depth
+  std::array<bool, 2> copied = {};  ///< the operands
+  bool moved = false;               ///< the results
+};
+
+using Loops = std::vector<LoopId>;
+
+/// Whether these loops follow one another in what the access reads: each steps over all of the
+/// next.
+bool follow(const Workload& w, const Access& a, const Loops& loops) {
+  std::optional<std::int64_t> outer;
+  for (const LoopId l : loops) {
+    if (w.loop(l).extent == 1) continue;
+    const std::int64_t stride = stride_of(w, a, l);
+    if (outer && *outer != w.loop(l).extent * stride) return false;
+    outer = stride;
+  }
+  return true;
+}
+
+/// How far apart neighbours along these loops are that follow one another; 0: there is one alone.
+std::int64_t step_along(const Workload& w, const Access& a, const Loops& loops) {
+  for (auto l = loops.rbegin(); l != loops.rend(); ++l)
+    if (w.loop(*l).extent > 1) return stride_of(w, a, *l);
+  return 0;
+}
+
+double elements_of(const Workload& w, const Access& a) {
+  double elements = 1;
+  for (const std::int64_t extent : w.tensor(a.tensor).shape)
+    elements *= static_cast<double>(extent);
+  return elements;
+}
+
+/// Whether each element is read by one point of the loops at most: from the innermost on, each
+/// steps over all that those within it reach.
+bool reads_once(const Workload& w, const Access& a, const Loops& loops) {
+  Loops inner_first = loops;
+  std::ranges::stable_sort(
+      inner_first, [&](LoopId x, LoopId y) { return stride_of(w, a, x) < stride_of(w, a, y); });
+  std::int64_t reach = 1;
+  for (const LoopId l : inner_first) {
+    if (w.loop(l).extent == 1) continue;
+    const std::int64_t stride = stride_of(w, a, l);
+    if (stride < reach) return false;
+    reach += stride * (w.loop(l).extent - 1);
+  }
+  return true;
+}
+
+/// What of the product is no matrix; nothing where all is, and where it reads elements several
+/// times along its own loops or outside of a tensor.
+std::optional<Matrices> to_matrices(const Workload& w, OpId id) {
+  const Operator& op = w.op(id);
+  if (op.running || op.outputs.size() != 1 || op.inputs.size() != 2 || w.gathers(id) ||
+      op.outputs.front().rescale)
+    return std::nullopt;
+  const auto factors = factors_of(op.outputs.front());
+  if (!factors) return std::nullopt;
+  const Access& out = op.outputs.front().target;
+  for (const Affine& index : out.index)
+    if (!index.plain_loop()) return std::nullopt;
+  for (const Access& a : op.inputs)
+    for (std::size_t d = 0; d < a.index.size(); ++d)
+      if (!stays_inside(w, a.index[d], w.tensor(a.tensor).shape[d])) return std::nullopt;
+
+  Matrices m;
+  const auto input = [&](std::size_t side) -> const Access& {
+    return op.inputs[static_cast<std::size_t>(m.inputs[side])];
+  };
+  // The columns are of the operand that has the innermost loop of the results that one has alone.
+  m.inputs = {(*factors)[0], (*factors)[1]};
+  for (auto index = out.index.rbegin(); index != out.index.rend(); ++index) {
+    const LoopId l = *index->plain_loop();
+    if (w.loop(l).extent == 1 || indexes(input(0), l) == indexes(input(1), l)) continue;
+    if (indexes(input(0), l)) std::swap(m.inputs[0], m.inputs[1]);
+    break;
+  }
+  for (const LoopId l : op.loops) {
+    const bool left = indexes(input(0), l), right = indexes(input(1), l), in_out = indexes(out, l);
+    if (left + right + in_out < 2) return std::nullopt;
+    (left && right ? in_out ? m.batch : m.depth : left ? m.rows : m.columns).push_back(l);
+  }
+  const auto many = [&](const Loops& loops) {
+    return std::ranges::any_of(loops, [&](LoopId l) { return w.loop(l).extent > 1; });
+  };
+  if (!many(m.rows) || !many(m.columns) || !many(m.depth)) return std::nullopt;
+  const auto in_order_of = [&](Loops loops, const Access& a) {
+    std::ranges::stable_sort(
+        loops, [&](LoopId x, LoopId y) { return stride_of(w, a, x) > stride_of(w, a, y); });
+    return loops;
+  };
+  for (Loops* loops : {&m.batch, &m.rows, &m.columns}) *loops = in_order_of(*loops, out);
+  for (const std::size_t side : {0, 1}) {
+    Loops own = side == 0 ? m.rows : m.columns;
+    for (const Loops* more : {&m.batch, &m.depth})
+      own.insert(own.end(), more->begin(), more->end());
+    if (!reads_once(w, input(side), own)) return std::nullopt;
+  }
+  m.moved =
+      !follow(w, out, m.rows) || !follow(w, out, m.columns) || step_along(w, out, m.columns) != 1;
+  // The depth in the order of one operand, so that the least is copied.
+  double least = 0;
+  std::optional<Matrices> best;
+  for (const std::size_t by : {1, 0}) {
+    m.depth = in_order_of(m.depth, input(by));
+    double elements = m.moved ? elements_of(w, out) : 0;
+    for (const std::size_t side : {0, 1}) {
+      const Loops& own = side == 0 ? m.rows : m.columns;
+      const Access& a = input(side);
+      m.copied[side] = !follow(w, a, own) || !follow(w, a, m.depth) ||
+                       (step_along(w, a, own) != 1 && step_along(w, a, m.depth) != 1);
+      if (m.copied[side]) elements += elements_of(w, a);
+    }
+    if (!best || elements < least) least = elements, best = m;
+  }
+  if (!best->moved && !best->copied[0] && !best->copied[1]) return std::nullopt;
+  Loops all = best->columns;
+  all.insert(all.end(), best->depth.begin(), best->depth.end());
+  best->turned = step_along(w, op.inputs[static_cast<std::size_t>(best->inputs[1])], all) == 1;
+  return best;
+}
+
+Result<Workload> with_matrices(const Workload& w, std::string_view text) {
+  WorkloadSpec spec = w.spec();
+  const auto names = rewrite::split(text, ';');
+  for (const std::string_view name : names) {
+    const auto op = w.find_op(name);
+    if (!op)
+      throw InputError({.field = "rewrite",
+                        .value = "'" + std::string(name) + "'",
+                        .problem = "is no operator of the workload",
+                        .accepted = "materialise-matrices:OP;OP"});
+    if (!to_matrices(w, *op))
+      return Reason{
+          formatted("operator {} is no product of which an operand or the result lies "
+                    "otherwise than a matrix",
+                    name)};
+  }
+  std::vector<Operator> all;
+  for (std::size_t i = 0; i < w.operators().size(); ++i) {
+    Operator op = spec.operators[i];
+    if (std::ranges::find(names, op.name) == names.end()) {
+      all.push_back(std::move(op));
+      continue;
+    }
+    const Matrices m = *to_matrices(w, OpId(i));
+    const auto joined = [&](std::initializer_list<const Loops*> parts) {
+      Loops loops = m.batch;
+      for (const Loops* part : parts) loops.insert(loops.end(), part->begin(), part->end());
+      return loops;
+    };
+    const std::array<Loops, 2> orders = {
+        joined({&m.rows, &m.depth}),
+        m.turned ? joined({&m.columns, &m.depth}) : joined({&m.depth, &m.columns})};
+    // Inputs change their places where one is no longer read: by what they read.
+    std::array<Access, 2> reads = {op.inputs[static_cast<std::size_t>(m.inputs[0])],
+                                   op.inputs[static_cast<std::size_t>(m.inputs[1])]};
+    for (const std::size_t side : {0, 1}) {
+      if (!m.copied[side]) continue;
+      const auto at =
+          static_cast<std::size_t>(std::ranges::find(op.inputs, reads[side]) - op.inputs.begin());
+      all.push_back(written_first(spec, op, at, looked_by(w, orders[side])));
+      spec.operators.push_back(all.back());  // its name is taken
+    }
+    if (m.moved)
+      add_moved(w, spec, all, std::move(op), joined({&m.rows, &m.columns}));
+    else
+      all.push_back(std::move(op));
+  }
+  spec.operators = std::move(all);
+  return Workload::create(std::move(spec));
+}
+
 Result<Workload> with_operands(const Workload& w) {
   WorkloadSpec spec = w.spec();
   std::vector<Operator> all;
@@ -294,6 +491,25 @@ Result<Workload> with_operands(const Workload& w) {
 }
 
 }  // namespace
+
+std::vector<OpId> no_products_of_matrices(const Workload& w) {
+  std::vector<OpId> found;
+  for (std::size_t i = 0; i < w.operators().size(); ++i)
+    if (to_matrices(w, OpId(i))) found.emplace_back(i);
+  return found;
+}
+
+Rewrite materialise_matrices() {
+  return {.name = "materialise-matrices",
+          .summary =
+              "products of which an operand or the result has loops of the rows, the columns "
+              "or the depth apart from one another read copies that are matrices; "
+              "results are brought to where they belong by an operator of their own",
+          .source = "Springer and Bientinesi, ACM TOMS 44(3), 2018 (TTGT)",
+          .function = nullptr,
+          .argument = "OP;OP",
+          .with = with_matrices};
+}
 
 Rewrite materialise_gathers() {
   return {

@@ -18,16 +18,6 @@ namespace {
 constexpr const char* kCopies = "OP=READER+READER/READER;OP=READER";
 constexpr const char* kInline = "OP;OP";
 
-std::vector<std::string_view> split(std::string_view text, char at) {
-  std::vector<std::string_view> parts;
-  for (std::size_t from = 0; from <= text.size();) {
-    const std::size_t to = std::min(text.find(at, from), text.size());
-    parts.push_back(text.substr(from, to - from));
-    from = to + 1;
-  }
-  return parts;
-}
-
 [[noreturn]] void bad(std::string_view value, std::string problem, std::string accepted) {
   throw InputError({.field = "rewrite",
                     .value = "'" + std::string(value) + "'",
@@ -75,14 +65,14 @@ void add_copy(WorkloadSpec& spec, std::size_t at, std::span<const std::string_vi
 
 Result<Workload> with_copies(const Workload& w, std::string_view text) {
   WorkloadSpec spec = w.spec();
-  for (std::string_view item : split(text, ';')) {
+  for (std::string_view item : rewrite::split(text, ';')) {
     const std::size_t equals = item.find('=');
     if (equals == std::string_view::npos) bad(item, "names no readers", kCopies);
     const std::string_view name = item.substr(0, equals);
     if (spec.operators[place_of(spec, name)].running)
       return Reason{formatted("operator {} is running", name)};
-    for (std::string_view group : split(item.substr(equals + 1), '/'))
-      add_copy(spec, place_of(spec, name), split(group, '+'));
+    for (std::string_view group : rewrite::split(item.substr(equals + 1), '/'))
+      add_copy(spec, place_of(spec, name), rewrite::split(group, '+'));
   }
   // Of several results each copy keeps what its readers take.
   rewrite::drop_unneeded(spec);
@@ -106,7 +96,7 @@ std::optional<Reason> not_inlined(const WorkloadSpec& spec, const Operator& op) 
 Result<Workload> with_inlined(const Workload& w, std::string_view text) {
   WorkloadSpec spec = w.spec();
   std::vector<bool> gone(spec.operators.size());
-  for (std::string_view name : split(text, ';')) {
+  for (std::string_view name : rewrite::split(text, ';')) {
     const std::size_t at = place_of(spec, name);
     const Operator producer = spec.operators[at];
     if (const auto reason = not_inlined(spec, producer)) return *reason;

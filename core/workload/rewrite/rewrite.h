@@ -73,5 +73,8 @@ std::vector<OpId> channels_to_be_last(const Workload& w);
 /// materialise.cpp
 Rewrite materialise_gathers();
 Rewrite materialise_patches();
+Rewrite materialise_matrices();
+/// Products that `materialise-matrices` would change.
+std::vector<OpId> no_products_of_matrices(const Workload& w);
 
 }  // namespace tilewright

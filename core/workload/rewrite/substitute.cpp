@@ -241,6 +241,16 @@ Result<Operator> substitute(const WorkloadSpec& spec, const Operator& reader, in
   return Substitution(spec, reader, input, producer, written).run();
 }
 
+std::vector<std::string_view> split(std::string_view text, char at) {
+  std::vector<std::string_view> parts;
+  for (std::size_t from = 0; from <= text.size();) {
+    const std::size_t to = std::min(text.find(at, from), text.size());
+    parts.push_back(text.substr(from, to - from));
+    from = to + 1;
+  }
+  return parts;
+}
+
 void drop_unread(Operator& op) {
   const std::vector<Access> old = std::move(op.inputs);
   op.inputs.clear();

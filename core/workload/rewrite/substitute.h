@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/workload/workload.h"
@@ -45,6 +46,8 @@ std::string unused(const Items& items, const std::string& wanted) {
   return name;
 }
 
+/// The parts of an argument that stand between these letters.
+std::vector<std::string_view> split(std::string_view text, char at);
 /// Only what an expression mentions, or what that is gathered by, stays an input of the operator.
 void drop_unread(Operator& op);
 /// One more loop, of this name or one like it.

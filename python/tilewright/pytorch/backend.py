@@ -298,14 +298,50 @@ def _covered(gm, way, options, verify, kept):
             calls = [n for n in part.graph.nodes if n.op == "call_function" and target_of(n) != "getitem"]
             in_torch.update({n.name: f"{target_of(n)}: {str(e).splitlines()[0]}" for n in calls})
             continue
-        setattr(work, name, program.module())
+        setattr(work, name, _called(program))
         report.programs.append(program.summary)
     report.in_torch = [f"{name}: {why}" for name, why in in_torch.items()]
     work.recompile()
     log.info("%s", report)
     with _lock:
         _reports.append(report)
-    return work
+    return _direct(work) or work
+
+
+def _called(program):
+    """A program as a module, as graphs call it."""
+    import torch
+
+    class Tilewright(torch.nn.Module):
+        def forward(self, *args):
+            return program(*args)
+
+    module = Tilewright()
+    module.program = program
+    return module
+
+
+def _direct(gm):
+    """A graph that one program is, without PyTorch's call of a graph and of a module around it; None: it is more."""
+    nodes = list(gm.graph.nodes)
+    calls = [n for n in nodes if n.op == "call_module"]
+    given = [n for n in nodes if n.op == "placeholder"]
+    returned = nodes[-1].args[0]
+    results = [n for n in nodes if n.op == "call_function" and target_of(n) == "getitem"]
+    if len(calls) != 1 or len(given) + len(results) + 2 != len(nodes) or not isinstance(returned, (list, tuple)):
+        return None
+    program = getattr(getattr(gm, calls[0].target), "program", None)
+    places = {n: i for i, n in enumerate(given)}
+    taken = all(a in places for a in calls[0].args) and all(n in results or n == calls[0] for n in returned)
+    if program is None or calls[0].kwargs or not taken:
+        return None
+    order = [places[a] for a in calls[0].args]
+    of_results = [n.args[1] if n in results else None for n in returned]
+
+    def run(*args):
+        made = program(*[args[i] for i in order])
+        return [made if i is None else made[i] for i in of_results]
+    return run
 
 
 # ---- A program ------------------------------------------------------------------------------------------------------
@@ -351,16 +387,6 @@ class _Program:
         inputs = [(self.positions[e.name], self.types[e.dtype], self.bounds.get(e.name)) for e in network.inputs]
         return network, inputs, [(self.positions[name], x, x.data_ptr(), _version(x)) for name, x in kept.items()]
 
-    def module(self):
-        import torch
-
-        program = self
-
-        class Tilewright(torch.nn.Module):
-            def forward(self, *args):
-                return program(*args)
-        return Tilewright()
-
     def __call__(self, *args):
         if self.wrong:
             return self.part(*args)
@@ -389,14 +415,16 @@ class _Program:
         import torch
 
         network, given, kept = self.loaded
-        if any(args[at].data_ptr() != where or _version(args[at]) != version for at, _, where, version in kept):
+        if kept and any(args[at].data_ptr() != where or _version(args[at]) != version for at, _, where, version in kept):
             log.info("tilewright: parameters have changed: they are inputs from here on")
             network, given, _ = self.loaded = self._load({})
         converted, inputs = [], []  # what is converted must live as long as the call
         for at, dtype, bound in given:
-            x = _given(args[at], dtype, bound)
-            if x is None:
-                return None
+            x = args[at]
+            if bound is not None or x.dtype != dtype or not x.is_contiguous():
+                x = _given(x, dtype, bound)
+                if x is None:
+                    return None
             converted.append(x)
             inputs.append(x.data_ptr())
         outs = [torch.empty(shape, dtype=stored) for shape, _, _, stored in self.results]
