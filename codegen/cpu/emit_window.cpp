@@ -10,6 +10,7 @@ namespace tilewright::cpu {
 namespace {
 
 constexpr std::int64_t kMostStep = std::int64_t{1} << 20;
+constexpr std::int64_t kLongDepth = 16;       // steps, for which sums are worth to be loaded
 constexpr std::int64_t kSumBytes = 64 << 10;  // of points that meet a block of channels
 
 /// The dimension of the access that the loop moves; none where it is not exactly one.
@@ -175,6 +176,12 @@ bool KernelEmitter::finish_window(NodeId id, Window& x, const SymRanges& ranges)
   x.direct = !padded && !around && several <= 1 && x.step == 1;
   if (!around) x.bytes = loop_of_bytes(id, x, ranges);
   if (x.bytes >= 0) return true;
+  // No window at all, but a depth of several loops: a long one of them is the depth of a plain
+  // product, around which the others stand.
+  if (!padded && taps.empty() && several > 1 && x.outer < 0 && x.step == 1)
+    if (const auto plain = as_product(id, ranges);
+        plain && range(ranges, n.op, plain->depth).most >= kLongDepth)
+      return false;
   // A plain product of numbers of 8 bits is one of whole numbers; images here would be f32.
   if (x.direct && x.rows >= 0 && sums_whole(n.op) && as_product(id, ranges)) return false;
   if (x.direct && x.outer >= 0) {

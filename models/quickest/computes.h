@@ -45,6 +45,13 @@ class Compute {
   std::optional<double> plane() const;
   /// Seconds of any other operator.
   double points(const InRegisters& registers) const;
+  /// Of what its points read in place: how many lines and pages they come to between two elements
+  /// of one line, and how many elements a line has for them; one line where they are neighbours.
+  struct Apart {
+    double lines = 1, pages = 1, elements = 1;
+    std::int64_t step = 0;  ///< in lines, from one line to the next; 0: no whole number
+  };
+  Apart between_neighbours(int input) const;
 
   BufferId buffer_read(int input) const;
   /// Whether the tile is a convolution of whole numbers of 8 bits with all of its depth.

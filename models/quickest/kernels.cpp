@@ -190,6 +190,9 @@ class Search {
             rows_form({loops.begin(), loops.begin() + static_cast<long>(count)}, depth_first));
       }
     if (loops.empty()) forms.push_back(rows_form({}, false));
+    // Neighbours of the result alone, so that what lies across them is read line by line.
+    if (loops.size() > 1 && !products && is_last_dimension(loops.back()))
+      forms.push_back(rows_form({loops.back()}, false));
     // Another loop outermost, that threads share. Columns of an image are not shared: two threads
     // would write to the same lines, and their rows are too short for what takes whole ones.
     if (r_.threads > 1)

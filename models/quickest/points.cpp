@@ -93,6 +93,40 @@ double Compute::value_seconds(const Operator& op, LoopId along) const {
 
 /// The longest loop that vectors run along, as the CPU target chooses it: every access walks it
 /// element by element or not at all; -1: none does, and points are computed one by one.
+Compute::Apart Compute::between_neighbours(int input) const {
+  constexpr double kPage = 4096;
+  const Operator& op = w_.op(n_.op);
+  const Access& a = op.inputs[static_cast<std::size_t>(input)];
+  if (r_.caches.empty() || is_gather(a) || !places_.in_place(buffer_read(input))) return {};
+  const Tensor& tensor = w_.tensor(a.tensor);
+  const double element = static_cast<double>(size_of(tensor.dtype)), line = r_.caches.front().line;
+  const auto step = [&](int l) {  // in bytes
+    std::int64_t sum = 0, inner = 1;
+    for (std::size_t d = a.index.size(); d-- > 0; inner *= tensor.shape[d])
+      for (const Term& t : a.index[d].terms)
+        if (t.loop == op.loops[static_cast<std::size_t>(l)]) sum += t.coefficient * inner;
+    return element * static_cast<double>(std::abs(sum));
+  };
+  // From the innermost loop on: vectors, and then the others as they stand.
+  std::vector<int> order;
+  if (const int along = vector_loop(); along >= 0) order.push_back(along);
+  for (int l = static_cast<int>(op.loops.size()); l-- > 0;)
+    if (order.empty() || l != order.front()) order.push_back(l);
+  Apart found;
+  for (const int l : order) {
+    if (most(l) == 1 || step(l) == 0) continue;
+    if (step(l) == element) {
+      found.elements = std::min(line / element, most(l));
+      return found;
+    }
+    if (found.lines == 1 && std::fmod(step(l), line) == 0)
+      found.step = static_cast<std::int64_t>(step(l) / line);
+    found.lines *= std::max(1.0, most(l) * std::min(1.0, step(l) / line));
+    found.pages *= std::max(1.0, most(l) * std::min(1.0, step(l) / kPage));
+  }
+  return {};
+}
+
 int Compute::vector_loop() const {
   const Operator& op = w_.op(n_.op);
   // What moves from one iteration to the next: nothing (0), to a neighbour (1), further in the same

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "core/lowering/byte_products.h"
@@ -449,7 +450,32 @@ class Walk {
     touch_all(n, ranges, p);
     stream(p);
     p.arithmetic = *seconds;
+    if (!product) read_apart(n, compute, p);
     return p;
+  }
+
+  /// Lines of which one element is read at a time come again where others have taken their place;
+  /// so do pages that the processor has forgotten.
+  void read_apart(const ScheduleNode& n, const Compute& compute, Work& p) const {
+    constexpr double kPages = 1536, kPage = 20;  // that are remembered; cycles to look one up
+    for (const InputUse& use : n.reads) {
+      if (!use.buffer.valid() || registers_.reads.contains({n.op, use.buffer})) continue;
+      const Compute::Apart apart = compute.between_neighbours(use.inputs.front());
+      if (apart.lines <= 1) continue;
+      const std::size_t o = object_of(use.buffer);
+      for (std::size_t c = 0; c < r_.caches.size(); ++c) {
+        // Lines some sets apart have room in these alone.
+        const CacheRate& cache = r_.caches[c];
+        const auto shared =
+            static_cast<double>(std::gcd(apart.step, std::max<std::int64_t>(1, cache.sets)));
+        const double room =
+            apart.step > 0 && cache.sets > 0 ? cache.capacity / shared : cache.capacity;
+        const double stays = kept(apart.lines * places_.line(), room);
+        p.moved[c][o] *= stays + (1 - stays) * apart.elements;
+      }
+      p.arithmetic += p.foot[o] / places_.line() * apart.elements * kPage * r_.cycle *
+                      (1 - kept(apart.pages, kPages));
+    }
   }
 
   void touch_all(const ScheduleNode& n, const Ranges& ranges, Work& p) const {

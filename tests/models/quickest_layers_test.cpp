@@ -116,27 +116,30 @@ TEST(PlannerOfContractions, OperandsAreBroughtTogetherWhereThatIsFaster) {
     return std::to_string(std::uniform_int_distribution(least, most)(random));
   };
   // A batch that is the innermost loop of the results, a patch embedding, a depth that is apart.
-  for (const std::string& text :
-       {"loops: {a: " + draw(16, 30) + ", b: " + draw(600, 1200) + ", c: " + draw(8, 16) +
-            ", d: 6, e: 2, f: 10}\ntensors: {X: [b,f,e,a], W: [c,d,a,f,e]}\noperators:\n"
-            "  - \"p: Y[b,d,c,a] += X[b,f,e,a] * W[c,d,a,f,e]\"\n",
-        "loops: {n: 2, i: 24, j: 24, o: " + draw(300, 600) +
-            ", c: 3, p: 14, q: 14}\ntensors: {X: [n,c,i,p,j,q], W: [o,c,p,q]}\noperators:\n"
-            "  - \"p: Y[n,i,j,o] += X[n,c,i,p,j,q] * W[o,c,p,q]\"\n",
-        "loops: {a: 17, b: 6, c: " + draw(300, 600) +
-            ", d: 4, e: 58}\ntensors: {A: [a,e,d,b], B: [e,c,d]}\noperators:\n"
-            "  - \"p: C[a,b,c] += A[a,e,d,b] * B[e,c,d]\"\n"}) {
+  // The first has few columns: its copies take longer than its multiplications.
+  for (const auto& [text, most] :
+       {std::pair<std::string, double>{
+            "loops: {a: " + draw(16, 30) + ", b: " + draw(600, 1200) + ", c: " + draw(8, 16) +
+                ", d: 6, e: 2, f: 10}\ntensors: {X: [b,f,e,a], W: [c,d,a,f,e]}\noperators:\n"
+                "  - \"p: Y[b,d,c,a] += X[b,f,e,a] * W[c,d,a,f,e]\"\n",
+            16},
+        {"loops: {n: 2, i: 24, j: 24, o: " + draw(300, 600) +
+             ", c: 3, p: 14, q: 14}\ntensors: {X: [n,c,i,p,j,q], W: [o,c,p,q]}\noperators:\n"
+             "  - \"p: Y[n,i,j,o] += X[n,c,i,p,j,q] * W[o,c,p,q]\"\n",
+         2},
+        {"loops: {a: 17, b: 6, c: " + draw(300, 600) +
+             ", d: 4, e: 58}\ntensors: {A: [a,e,d,b], B: [e,c,d]}\noperators:\n"
+             "  - \"p: C[a,b,c] += A[a,e,d,b] * B[e,c,d]\"\n",
+         2}}) {
     const Result<Proposal> p = planned("name: t\n" + text);
     EXPECT_EQ(p->rewrites, std::vector<std::string>{"materialise-matrices:p"}) << text;
-    // Copies of few columns take as long as their multiplications, and no more than a few times
-    // that.
     const Workload w = workload_from_yaml("name: t\n" + text, "test");
     Question q{.workload = std::make_shared<const Workload>(w)};
     q.machine = std::make_shared<const Machine>(named_machine("epyc-zen5"));
     q.threads = 1;
     const double least = quickest::least_seconds(w, quickest::rates_of(q).value());
     EXPECT_GT(*p->price.traffic.seconds, least) << text;
-    EXPECT_LT(*p->price.traffic.seconds, 8 * least) << text;
+    EXPECT_LT(*p->price.traffic.seconds, most * least) << text;
   }
   const Result<Proposal> plain = planned(
       "name: t\nloops: {m: 500, n: 300, k: 400}\noperators: ['p: Y[m,n] += X[m,k] * W[n,k]']\n");
