@@ -33,7 +33,8 @@ def torchvision_families():
         return maker(width_mult=r.choice([0.25, 0.35]), num_classes=5, dropout=0.0), image(r)
 
     def mnasnet(r):
-        return models.MNASNet(r.choice([0.25, 0.35]), num_classes=5, dropout=0.0), image(r)
+        # Of smaller images the last statistics are of two values: eager's own gradients are 3.3 times their size off those in f64.
+        return models.MNASNet(r.choice([0.25, 0.35]), num_classes=5, dropout=0.0), image(r, 64, 96, 32)
 
     def shufflenet(r):
         return models.ShuffleNetV2([1, 2, 1], [8, *(4 * r.randint(2, 4) * n for n in (1, 2, 3)), 32], num_classes=5), image(r, 32)
