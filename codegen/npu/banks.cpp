@@ -22,6 +22,16 @@ struct Blocks {
 std::int64_t most_of_a_group(const std::vector<Blocks>& operands, std::int64_t repeat,
                              std::int64_t groups, std::vector<std::int64_t>& blocks,
                              std::vector<std::int64_t>& of_group) {
+  // One run of blocks that follow one another, as most are: each is in a group of its own.
+  const Blocks& run = operands.front();
+  if (std::ranges::all_of(operands,
+                          [&](const Blocks& o) {
+                            return o.count == run.count && o.block_stride == kBlock &&
+                                   o.begin / kBlock == run.begin / kBlock &&
+                                   o.repeat_stride == run.repeat_stride;
+                          }) &&
+      run.count <= groups && run.repeat_stride % kBlock == 0)
+    return run.count > 0 ? 1 : 0;
   blocks.clear();
   for (const Blocks& o : operands)
     for (std::int64_t b = 0; b < o.count; ++b)
@@ -76,6 +86,7 @@ std::int64_t KernelEmitter::bank_cycles(const Vector& v) const {
       is_reduction(v.op) ? blocks(v.to, to, 1, to_size, 1)
       : broadcast        ? blocks(v.to, to, mask * kBlock / to_size, kBlock, lanes)
                          : blocks(v.to, to, mask, kBlock, ceil_div(lanes * to_size, kBlock))};
+  if (reads.empty()) reads = writes;  // nothing is read
   std::vector<std::int64_t> taken, of_group;
   // Where all operands move by as many whole blocks, each repeat is as the first.
   const auto alike = [](const std::vector<Blocks>& all) {

@@ -1,6 +1,6 @@
-// What the vector unit cannot read or write as it lies: the scalar unit moves it to scratch, or
-// from there, an element at a time. Gathers, several loops in one index, padding, other orders of
-// loops.
+// What the vector unit cannot read or write as it lies: several loops in one index, padding, other
+// orders of loops. Floats it brings to scratch itself, or from there; gathers and other types the
+// scalar unit moves, an element at a time.
 #include <algorithm>
 
 #include "codegen/npu/emitter.h"
@@ -24,6 +24,12 @@ Interval clipped(std::int64_t begin, std::int64_t step, std::int64_t below, std:
     all.hi = std::min(all.hi, floor_div(begin, -step) + 1);
   }
   return all.lo < all.hi ? all : Interval{0, 0};
+}
+
+/// The blocks of a value from one of them on.
+Value blocks_from(Value v, std::int64_t first) {
+  v.place.offset = v.offset() + first * kBlock / size_of(v.type);
+  return v;
 }
 
 }  // namespace
@@ -98,7 +104,8 @@ bool KernelEmitter::may_lie(const Operator& op, const Access& a, const SlabLoops
 }
 
 bool KernelEmitter::in_lines(BufferId b) const {
-  return b.valid() && places_[b.index()].type == DType::f32;
+  return b.valid() &&
+         (places_[b.index()].type == DType::f32 || places_[b.index()].type == DType::f16);
 }
 
 bool KernelEmitter::by_elements(const ScheduleNode& n) const {
@@ -235,7 +242,7 @@ void KernelEmitter::move_lines(VectorUnit& unit, const Walked& x, const SlabAt& 
   const auto along = [&](const Form& f) { return across ? f.row : f.column; };
   const bool kept = emit.kept && kept_ == Kept::all;
   const std::int64_t used = unit.used();
-  const Value between = unit.blocks(Spread::row, std::min(length, kLineAtOnce));
+  const Value between = unit.blocks(Spread::row, std::min(length, kLineAtOnce), scratch);
   looped(across ? column_counter_ : row_counter_, lines, kept, [&](std::int64_t line) {
     const std::int64_t r = across ? 0 : line, c = across ? line : 0;
     Interval there{0, length};
@@ -248,7 +255,7 @@ void KernelEmitter::move_lines(VectorUnit& unit, const Walked& x, const SlabAt& 
     const ElementLine in_tile = at(x.object, x.offset), in_scratch = at(scratch.place.object, here);
     unit.bring(inward ? in_scratch : in_tile, inward ? in_tile : in_scratch, there.size(),
                inward ? std::vector<TraceTouch>{} : x.touches, inward ? x.touches : scratch.touches,
-               between.place);
+               between);
   });
   unit.release_to(used);
 }
@@ -264,7 +271,15 @@ void KernelEmitter::move_elements(VectorUnit& unit, const Operator& op, const Ac
     });
   };
   const Walked own = walked(slab.op, a, b, slab.at, slab.loops);
-  if (in_lines(b) && !is_gather(a)) return move_lines(unit, own, slab, scratch, inward, emit);
+  if (in_lines(b) && !is_gather(a)) {
+    if (own.type == DType::f32) return move_lines(unit, own, slab, scratch, inward, emit);
+    TW_CHECK(!inward, op.name);  // packed() casts what comes
+    const std::int64_t used = unit.used();
+    const Value narrow = unit.temporary(scratch.spread, slab.shape, narrow_scratch());
+    unit.apply(VectorOp::cast, narrow, {scratch}, slab.shape);
+    move_lines(unit, own, slab, narrow, false, emit);
+    return unit.release_to(used);
+  }
   struct Gathered {
     Walked index;
     std::int64_t step = 0, below = 0;
@@ -339,6 +354,20 @@ Value KernelEmitter::packed(VectorUnit& unit, const Operator& op, const Access& 
                                           : Spread::one;
   const Walked own = walked(slab.op, a, b, slab.at, slab.loops);
   const bool lines = in_lines(b) && !is_gather(a), all = lines && whole(own, slab.shape);
+  if (lines && own.type == DType::f16) {
+    const Value wide =
+        spread == Spread::one ? unit.blocks(spread, 1) : unit.temporary(spread, slab.shape);
+    const std::int64_t used = unit.used();
+    const Value narrow = unit.temporary(spread, slab.shape, narrow_scratch());
+    if (!all) unit.apply(VectorOp::dup, narrow, {}, slab.shape, 0);
+    if (spread != Spread::one)
+      move_lines(unit, own, slab, narrow, true, emit);
+    else if (all)
+      unit.fill_blocks(narrow, {.first = {own.object, own.offset.base}}, 1, own.touches);
+    unit.apply(VectorOp::cast, wide, {narrow}, slab.shape);
+    unit.release_to(used);
+    return spread == Spread::row && !as ? unit.in_blocks(wide, slab.shape) : wide;
+  }
   if (spread == Spread::one || (spread == Spread::row && lines && !as)) {
     const std::int64_t elements = spread == Spread::one ? 1 : slab.shape.rows;
     const Value v = unit.blocks(spread, elements);
@@ -348,7 +377,7 @@ Value KernelEmitter::packed(VectorUnit& unit, const Operator& op, const Access& 
       move_elements(unit, op, a, b, n,
                     {.w = slab.w, .op = slab.op, .at = slab.at, .loops = {}, .shape = {}}, one,
                     true, emit);
-      unit.fill_blocks(v.place, {.first = one.place}, 1, {});
+      unit.fill_blocks(v, {.first = one.place}, 1, {});
       return v;
     }
     if (!all) unit.clear(v, elements);
@@ -356,7 +385,7 @@ Value KernelEmitter::packed(VectorUnit& unit, const Operator& op, const Access& 
     for (const auto& [f, below] : own.inside)
       there = intersect(there, clipped(f.base, f.row, below, elements));
     if (!there.empty())
-      unit.fill_blocks({v.place.object, v.offset() + there.lo * kBlock / 4},
+      unit.fill_blocks(blocks_from(v, there.lo),
                        {.first = {own.object, own.offset.at(there.lo, 0)}, .step = own.offset.row},
                        there.size(), own.touches);
     return v;
@@ -372,6 +401,18 @@ Value KernelEmitter::packed(VectorUnit& unit, const Operator& op, const Access& 
   if (outside) unit.apply(VectorOp::dup, v, {}, slab.shape, 0);
   move_elements(unit, op, a, b, n, slab, v, true, emit);
   return v;
+}
+
+/// Scratch as elements of 16 bits: a value to begin temporaries like.
+Value KernelEmitter::narrow_scratch() {
+  if (narrow_name_.empty()) {
+    narrow_name_ = names_.fresh("scratch16");
+    Buffer narrow = *std::ranges::find(extra_, scratch_name_, &Buffer::name);
+    narrow.name = narrow_name_, narrow.type = DType::f16;
+    narrow.elements *= size_of(DType::f32) / size_of(DType::f16);
+    extra_.push_back(std::move(narrow));
+  }
+  return {.type = DType::f16, .place = {narrow_name_, 0}};
 }
 
 /// A loop's index over a slab.

@@ -8,9 +8,10 @@ namespace tilewright::npu {
 namespace {
 
 /// Position of `matrix`, one of the matrices of `box`.
-std::int64_t index_of(const Box& box, const Box& matrix) {
+std::int64_t index_of(const Box& box, const Box& matrix, int rows) {
   std::int64_t index = 0;
-  for (int d = 0; d + 2 < box.rank(); ++d) index = index * box[d].size() + matrix[d].lo - box[d].lo;
+  for (int d = 0; d + 1 < box.rank(); ++d)
+    if (d != rows) index = index * box[d].size() + matrix[d].lo - box[d].lo;
   return index;
 }
 
@@ -21,7 +22,6 @@ std::int64_t moved_at(const Piece& end, std::int64_t rows, std::int64_t columns)
   return round_up(rows, kFractal) * round_up(columns, kFractal) * size;
 }
 
-std::int64_t row_of(const Box& box) { return box.rank() < 2 ? 0 : box[box.rank() - 2].lo; }
 std::int64_t column_of(const Box& box) { return box.rank() < 1 ? 0 : box[box.rank() - 1].lo; }
 
 }  // namespace
@@ -34,7 +34,7 @@ void KernelEmitter::open(BufferId b) {
   t.blocks.clear();
   ++opens_[b.index()];
   if (!measuring_ || p.memory == Memory::l0c) return;
-  const Matrices m = matrices_of(t.box);
+  const Matrices m = matrices_in(b, t.box);
   p.elements = std::max(p.elements, m.count * matrix_elements(b, m));
 }
 
@@ -43,7 +43,8 @@ Piece KernelEmitter::home(TensorId t, const Box& matrix) const {
   std::int64_t offset = 0;
   for (int d = 0; d < matrix.rank(); ++d)
     offset = offset * tensor.shape[static_cast<std::size_t>(d)] + matrix[d].lo;
-  const std::int64_t pitch = tensor.shape.empty() ? 1 : tensor.shape.back();
+  std::int64_t pitch = tensor.shape.empty() ? 1 : tensor.shape.back();
+  if (matrix.rank() > 2) pitch = steps_at_home(t)[static_cast<std::size_t>(rows_of(t))];
   Piece p{.memory = Memory::gm,
           .type = tensor.dtype,
           .at = {.place = {tensor.name, offset}, .layout = Layout::nd, .pitch = pitch}};
@@ -77,17 +78,25 @@ KernelEmitter::Within KernelEmitter::within_tile(BufferId b, const Box& matrix) 
   if (!contains(t.box, matrix))
     throw Refused{tensor_name(buffer(b).tensor) + " is used at " + std::string(name_of(p.memory)) +
                   " beyond its tile there"};
-  const Matrices whole = matrices_of(t.box), part = matrices_of(matrix);
-  std::int64_t row = row_of(matrix) - row_of(t.box), column = column_of(matrix) - column_of(t.box);
-  std::int64_t rows = part.rows, columns = part.columns;
-  if (p.transposed) std::swap(row, column), std::swap(rows, columns);
-  const std::int64_t pitch = this->pitch(b, whole);
-  std::int64_t offset = t.copy * p.elements + index_of(t.box, matrix) * matrix_elements(b, whole);
-  std::int64_t length = 0;
+  const int by = rows_of(buffer(b).tensor);
+  const Matrices whole = matrices_in(b, t.box), part = matrices_of(matrix, by);
+  std::int64_t pitch = this->pitch(b, whole), offset = t.copy * p.elements, length = 0;
   if (p.layout == Layout::nd) {
-    offset += row * pitch + column;
-    length = (rows - 1) * pitch + columns;
+    const int rank = matrix.rank();
+    const std::int64_t row = pitch;
+    std::int64_t outside = matrix_elements(b, whole);
+    for (int d = rank - 1; d >= 0; --d) {
+      const std::int64_t step = d + 1 == rank ? 1 : d + 2 == rank ? row : outside;
+      offset += (matrix[d].lo - t.box[d].lo) * step;
+      if (d == by) pitch = step;
+      if (d + 2 < rank) outside *= t.box[d].size();
+    }
+    length = (part.rows - 1) * pitch + part.columns;
   } else {
+    std::int64_t row = matrix[by].lo - t.box[by].lo, column = column_of(matrix) - column_of(t.box);
+    std::int64_t rows = part.rows, columns = part.columns;
+    if (p.transposed) std::swap(row, column), std::swap(rows, columns);
+    offset += index_of(t.box, matrix, by) * matrix_elements(b, whole);
     if (row % kFractal != 0 || column % kFractal != 0)
       throw Refused{tensor_name(buffer(b).tensor) + " is cut at " + std::string(name_of(p.memory)) +
                     " inside a fractal: tiles are multiples of 16, or what is left of a loop"};
@@ -117,7 +126,7 @@ Piece KernelEmitter::tile(BufferId b, const Box& matrix) const {
 /// Rows of a block of sums.
 Piece KernelEmitter::sums(BufferId b, const SumBlock& block, std::int64_t row) const {
   const TilePlace& p = places_[b.index()];
-  const Matrices m = matrices_of(block.box);
+  const Matrices m = matrices_of(block.box, rows_of(buffer(b).tensor));
   const std::int64_t pitch = round_up(m.rows, kFractal);
   const std::int64_t begin = tiles_[b.index()].copy * p.elements + block.offset;
   Piece piece{
@@ -232,10 +241,11 @@ void KernelEmitter::move_in(BufferId b, const Box& box) {
   const BufferId outer = buffer(b).outer;
   if (outer.valid() && places_[outer.index()].memory == Memory::l0c) return sums_out(outer, b);
   if (in_strips(b)) return move_strips(b, box, true);
-  const Matrices m = matrices_of(box);
+  const int rows = rows_of(buffer(b).tensor);
+  const Matrices m = matrices_of(box, rows);
   const bool through = widened(b) || (outer.valid() && widened(outer));
   if (measuring_ && !through) return charge(m.count);
-  for (std::int64_t i = 0; i < m.count; ++i) matrix_in(b, matrix_of(box, i));
+  for (std::int64_t i = 0; i < m.count; ++i) matrix_in(b, matrix_of(box, i, rows));
 }
 
 void KernelEmitter::matrix_in(BufferId b, const Box& matrix) {
@@ -243,10 +253,11 @@ void KernelEmitter::matrix_in(BufferId b, const Box& matrix) {
   const TensorId t = buffer(b).tensor;
   const BufferId outer = buffer(b).outer;
   const DType type = w_.tensor(t).dtype;
+  const int rows = rows_of(t);
   const bool fractals = p.memory == Memory::l0a || p.memory == Memory::l0b;
   const bool narrows = outer.valid() && widened(outer) && !widened(b), widens = widened(b);
   std::vector<Box> parts{matrix};
-  if (narrows || widens) parts = slices(matrix, type, fractals);
+  if (narrows || widens) parts = slices(t, matrix, fractals);
   if (measuring_) return charge(static_cast<std::int64_t>(parts.size()));
   const Memory source = outer.valid() ? places_[outer.index()].memory : Memory::gm;
   const bool counted =
@@ -256,7 +267,7 @@ void KernelEmitter::matrix_in(BufferId b, const Box& matrix) {
       count_copy(b, part, true);
       continue;
     }
-    const Matrices m = matrices_of(part);
+    const Matrices m = matrices_of(part, rows);
     Piece from = outer_of(b, part);
     if (narrows) {
       Piece rounded = transit(*ub_transit_, t, Layout::nd, type, m.rows, m.columns);
@@ -281,8 +292,9 @@ void KernelEmitter::matrix_in(BufferId b, const Box& matrix) {
 void KernelEmitter::move_out(BufferId b, const Box& box) {
   if (places_[b.index()].memory == Memory::l0c) return sums_out(b, buffer(b).outer);
   if (in_strips(b)) return move_strips(b, box, false);
-  const Matrices m = matrices_of(box);
-  for (std::int64_t i = 0; i < m.count; ++i) matrix_out(b, matrix_of(box, i));
+  const int rows = rows_of(buffer(b).tensor);
+  const Matrices m = matrices_of(box, rows);
+  for (std::int64_t i = 0; i < m.count; ++i) matrix_out(b, matrix_of(box, i, rows));
 }
 
 /// Whether copies are between UB and home alone, of elements as they are.
@@ -351,14 +363,14 @@ void KernelEmitter::matrix_out(BufferId b, const Box& matrix) {
   const TensorId t = buffer(b).tensor;
   const DType type = w_.tensor(t).dtype;
   std::vector<Box> parts{matrix};
-  if (widened(b)) parts = slices(matrix, type, false);
+  if (widened(b)) parts = slices(t, matrix, false);
   const bool counted = !keeps_copies_from(places_[b.index()].memory) && (measuring_ || !widened(b));
   for (const Box& part : parts) {
     if (counted) {
       count_copy(b, part, false);
       continue;
     }
-    const Matrices m = matrices_of(part);
+    const Matrices m = matrices_of(part, rows_of(t));
     Piece from = tile(b, part);
     if (widened(b) && !measuring_) {
       Piece rounded = transit(*ub_transit_, t, Layout::nd, type, m.rows, m.columns);
@@ -387,9 +399,11 @@ void KernelEmitter::cast(const Piece& to, const Piece& from, std::int64_t rows,
 
 /// The parts in which a matrix passes through UB as its tensor's type has it: rows of it, and of
 /// long ones so many columns of 16 rows as there is room for. `whole`: as one.
-std::vector<Box> KernelEmitter::slices(const Box& matrix, DType type, bool whole) {
-  const Matrices m = matrices_of(matrix);
-  const std::int64_t size = size_of(type), row_bytes = round_up(m.columns * size, kBlock);
+std::vector<Box> KernelEmitter::slices(TensorId t, const Box& matrix, bool whole) {
+  const int by = rows_of(t);
+  const Matrices m = matrices_of(matrix, by);
+  const std::int64_t size = size_of(w_.tensor(t).dtype),
+                     row_bytes = round_up(m.columns * size, kBlock);
   const std::int64_t rows = std::min(kFractal, m.rows);
   widest_slice_ = std::max(
       widest_slice_, whole ? m.rows * row_bytes : rows * std::min(row_bytes, kFractal * size));
@@ -410,7 +424,7 @@ std::vector<Box> KernelEmitter::slices(const Box& matrix, DType type, bool whole
         const std::int64_t lo = matrix[d].lo + from;
         part[d] = {lo, std::min(matrix[d].hi, lo + step)};
       };
-      cut(rank - 2, r, row_step);
+      cut(by, r, row_step);
       cut(rank - 1, c, column_step);
       parts.push_back(std::move(part));
     }
@@ -424,7 +438,7 @@ void KernelEmitter::sums_out(BufferId b, BufferId to) {
   const bool direct = to.valid() && places_[to.index()].memory == Memory::ub;
   const DType type = w_.tensor(t).dtype;
   for (const SumBlock& block : tiles_[b.index()].blocks) {
-    const Matrices m = matrices_of(block.box);
+    const Matrices m = matrices_of(block.box, rows_of(t));
     if (direct) {
       copy(end(block.box), sums(b, block, 0), m.rows, m.columns);
       continue;
@@ -439,7 +453,7 @@ void KernelEmitter::sums_out(BufferId b, BufferId to) {
     for (std::int64_t row = 0; row < m.rows; row += step) {
       const std::int64_t rows = std::min(step, m.rows - row);
       Box slice = block.box;
-      Interval& range = slice[slice.rank() - 2];
+      Interval& range = slice[rows_of(t)];
       range = {range.lo + row, range.lo + row + rows};
       const Piece through = transit(*ub_transit_, t, Layout::nd, type, rows, m.columns);
       copy(through, sums(b, block, row), rows, m.columns);
@@ -453,9 +467,9 @@ void KernelEmitter::sums_in(BufferId b, const Box& box) {
   const TensorId t = buffer(b).tensor;
   const BufferId outer = buffer(b).outer;
   const bool direct = outer.valid() && places_[outer.index()].memory == Memory::ub;
-  for (std::int64_t i = 0; i < matrices_of(box).count; ++i) {
-    const SumBlock block = sum_block(b, matrix_of(box, i), true);
-    const Matrices m = matrices_of(block.box);
+  for (std::int64_t i = 0; i < matrices_of(box, rows_of(t)).count; ++i) {
+    const SumBlock block = sum_block(b, matrix_of(box, i, rows_of(t)), true);
+    const Matrices m = matrices_of(block.box, rows_of(t));
     const std::int64_t row_bytes = round_up(m.columns * size_of(w_.tensor(t).dtype), kBlock);
     if (!direct) {
       widest_slice_ = std::max(widest_slice_, m.rows * row_bytes);

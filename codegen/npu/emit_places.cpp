@@ -13,13 +13,13 @@ std::int64_t grain(Memory m) { return std::max<std::int64_t>(alignment_of(m), kB
 
 }  // namespace
 
-Matrices matrices_of(const Box& box) {
+Matrices matrices_of(const Box& box, int rows) {
   Matrices m;
   for (int d = 0; d < box.rank(); ++d) {
     const std::int64_t size = box[d].size();
     if (d + 1 == box.rank())
       m.columns = size;
-    else if (d + 2 == box.rank())
+    else if (d == rows)
       m.rows = size;
     else
       m.count *= size;
@@ -27,9 +27,10 @@ Matrices matrices_of(const Box& box) {
   return m;
 }
 
-Box matrix_of(const Box& box, std::int64_t index) {
+Box matrix_of(const Box& box, std::int64_t index, int rows) {
   Box one = box;
-  for (int d = box.rank() - 3; d >= 0; --d) {
+  for (int d = box.rank() - 2; d >= 0; --d) {
+    if (d == rows) continue;
     one[d].lo = box[d].lo + index % box[d].size();
     one[d].hi = one[d].lo + 1;
     index /= box[d].size();
@@ -124,8 +125,16 @@ bool KernelEmitter::on_cube(const ScheduleNode& n) const {
                                       std::ranges::all_of(n.writes, in_ub, &OutputUse::buffer));
 }
 
+Matrices KernelEmitter::matrices_in(BufferId b, const Box& box) const {
+  return places_[b.index()].layout == Layout::nd ? matrices_of(box)
+                                                 : matrices_of(box, rows_of(buffer(b).tensor));
+}
+
 /// Products read L0A and L0B and add up in L0C; the vector unit has UB.
 void KernelEmitter::place_operands() {
+  for (const tilewright::Tensor& t : w_.tensors())
+    rows_.push_back(static_cast<int>(t.shape.size()) - 2);
+  std::ranges::for_each(k_.nodes, [&](const ScheduleNode& n) { place_product(n); });
   for (const ScheduleNode& n : k_.nodes) {
     if (n.kind != NodeKind::compute) continue;
     const std::string& op = w_.op(n.op).name;
@@ -151,7 +160,7 @@ void KernelEmitter::place_operands() {
       moves_elements_ |= by_elements(n);
       continue;
     }
-    const Product p = product_of(n.op);
+    const Product& p = products_.at(n.op.value);
     const BufferId left = codegen::buffer_of_input(n, p.left);
     const BufferId right = codegen::buffer_of_input(n, p.right);
     demand(left, Memory::l0a);
@@ -160,6 +169,37 @@ void KernelEmitter::place_operands() {
     places_[left.index()].transposed = p.left_transposed;
     places_[right.index()].transposed = p.right_transposed;
   }
+}
+
+/// Which matrices a product on the cube multiplies.
+void KernelEmitter::place_product(const ScheduleNode& n) {
+  if (n.kind != NodeKind::compute || !on_cube(n)) return;
+  const Operator& op = w_.op(n.op);
+  const Product& p = products_.insert_or_assign(n.op.value, product_of(n)).first->second;
+  std::vector<TensorId> placed;
+  const auto place = [&](const Access& a, LoopId rows, LoopId others) {
+    int at = 0;
+    for (int d = 0; d + 1 < static_cast<int>(a.index.size()); ++d) {
+      const auto loop = a.index[static_cast<std::size_t>(d)].plain_loop();
+      if (loop == rows || loop == others) at = d;
+    }
+    const auto is = [&](const Access& x) { return x.tensor == a.tensor; };
+    for (const auto& [id, _] : products_) {
+      const Operator& its = w_.op(OpId(id));
+      const bool uses = id == n.op.value
+                            ? std::ranges::find(placed, a.tensor) != placed.end()
+                            : std::ranges::any_of(its.inputs, is) ||
+                                  std::ranges::any_of(its.outputs, is, &Output::target);
+      if (uses && rows_of(a.tensor) != at)
+        throw Refused{op.name + " and " + its.name + " multiply different matrices of " +
+                      w_.tensor(a.tensor).name};
+    }
+    rows_[a.tensor.index()] = at;
+    placed.push_back(a.tensor);
+  };
+  place(op.outputs.front().target, p.rows, p.columns);
+  place(op.inputs[static_cast<std::size_t>(p.left)], p.rows, p.depth);
+  place(op.inputs[static_cast<std::size_t>(p.right)], p.columns, p.depth);
 }
 
 /// Elements from one row of a tile to the next; of fractals, from one column (Nz) or row (Zz, Zn)

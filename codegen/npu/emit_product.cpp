@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "codegen/npu/emitter.h"
+#include "core/workload/matrix_product.h"
 
 namespace tilewright::npu {
 namespace {
@@ -11,15 +12,6 @@ constexpr MicroKernel kMicroKernels[] = {
      .summary = "C[m1,n1,m2,n2] += A[m1,k1,m2,k2] B[k1,n1,n2,k2] with M2 = N2 = 16 lanes; M1, N1 "
                 "and K1 as the plan's tiles at L0 say (Chimera, section V-B)"},
 };
-
-/// The loop that a dimension is, where it is no more than a loop.
-LoopId plain(const Workload& w, const Operator& op, const Access& a, std::size_t d) {
-  const auto loop = a.index[d].plain_loop();
-  if (!loop)
-    throw Refused{op.name + " reads " + w.tensor(a.tensor).name +
-                  " through more than a loop: the cube's operands are plain matrices"};
-  return *loop;
-}
 
 }  // namespace
 
@@ -31,39 +23,36 @@ const MicroKernel* find_micro_kernel(std::string_view name) {
   return nullptr;
 }
 
-/// How an operator is Z[..., r, c] += X[r, d] * Y[d, c]: the last two dimensions of every tensor
-/// are these, X's and Y's either way round; the others are batches.
-KernelEmitter::Product KernelEmitter::product_of(OpId id) const {
-  const Operator& op = w_.op(id);
+/// Which matrices of its tensors a product multiplies: of loops that may be rows, columns or depth
+/// those of which a compute has most.
+KernelEmitter::Product KernelEmitter::product_of(const ScheduleNode& n) const {
+  const Operator& op = w_.op(n.op);
   const auto refuse = [&](const std::string& why) -> Product {
     throw Refused{op.name + " is not a product for the cube: " + why};
   };
-  if (op.inputs.size() != 2 || op.outputs.size() != 1) return refuse("it needs two inputs");
-  if (w_.reduction_loops(id).size() != 1) return refuse("it sums over more or less than one loop");
-  Product p;
-  p.depth = w_.reduction_loops(id).front();
-  const Access& out = op.outputs.front().target;
-  for (const Access* a : {&out, static_cast<const Access*>(&op.inputs[0]), &op.inputs[1]})
-    if (a->index.size() < 2)
-      return refuse(w_.tensor(a->tensor).name + " has less than two dimensions");
-  p.rows = plain(w_, op, out, out.index.size() - 2);
-  p.columns = plain(w_, op, out, out.index.size() - 1);
-  for (int i = 0; i < 2; ++i) {
-    const Access& a = op.inputs[static_cast<std::size_t>(i)];
-    const std::size_t rank = a.index.size();
-    const LoopId first = plain(w_, op, a, rank - 2), last = plain(w_, op, a, rank - 1);
-    if ((first == p.rows && last == p.depth) || (first == p.depth && last == p.rows)) {
-      p.left = i;
-      p.left_transposed = first == p.depth;
-    } else if ((first == p.depth && last == p.columns) || (first == p.columns && last == p.depth)) {
-      p.right = i;
-      p.right_transposed = first == p.columns;
-    } else {
-      return refuse("the last two dimensions of " + w_.tensor(a.tensor).name +
-                    " are not its rows or columns and the loop that it sums over");
-    }
-  }
-  if (p.left == p.right) return refuse("both inputs have the same loops");
+  const auto size = [&](LoopId l) {
+    std::int64_t least = w_.loop(l).extent;
+    const OpLoop own{n.op, w_.local_index(n.op, l)};
+    for (NodeId at = n.parent; at.valid(); at = k_.node(at).parent)
+      if (const ScheduleNode& loop = k_.node(at);
+          loop.kind == NodeKind::loop && std::ranges::find(loop.cuts, own) != loop.cuts.end())
+        least = std::min(least, loop.step);
+    return least;
+  };
+  const Result<MatrixProduct> found = matrix_product(w_, n.op, size);
+  if (!found) return refuse("it " + found.reason().substr(op.name.size() + 1));
+  if (!found->in_rows)
+    return refuse("the last dimension of each tensor is not one of a matrix that it multiplies");
+  Product p{.left = found->left,
+            .right = found->right,
+            .rows = found->rows,
+            .columns = found->columns,
+            .depth = found->depth};
+  const auto last = [&](int input) {
+    return op.inputs[static_cast<std::size_t>(input)].index.back().plain_loop();
+  };
+  p.left_transposed = last(p.left) == p.rows;
+  p.right_transposed = last(p.right) == p.depth;
   return p;
 }
 
@@ -77,12 +66,12 @@ const SumBlock& KernelEmitter::sum_block(BufferId b, const Box& box, bool initia
     if (!intersect(s.box, box).empty())
       throw Refused{tensor_name(buffer(b).tensor) +
                     " is added up in blocks that are cut in one way here and in another there"};
-    const Matrices m = matrices_of(s.box);
+    const Matrices m = matrices_of(s.box, rows_of(buffer(b).tensor));
     end = s.offset + round_up(m.rows, kFractal) * round_up(m.columns, kFractal);
   }
   TW_CHECK(initialises, "a sum goes on that never began");
   t.blocks.push_back({.box = box, .offset = end});
-  const Matrices m = matrices_of(box);
+  const Matrices m = matrices_of(box, rows_of(buffer(b).tensor));
   end += round_up(m.rows, kFractal) * round_up(m.columns, kFractal);
   if (measuring_) p.elements = std::max(p.elements, end);
   return t.blocks.back();
@@ -94,7 +83,7 @@ Piece KernelEmitter::operand(BufferId b, const Box& read) const {
   const TilePlace& p = places_[b.index()];
   const Box& tile_box = tiles_[b.index()].box;
   const int rank = read.rank();
-  const int minor = p.transposed ? rank - 2 : rank - 1;
+  const int minor = p.transposed ? rows_of(buffer(b).tensor) : rank - 1;
   if (read[minor] != tile_box[minor])
     throw Refused{tensor_name(buffer(b).tensor) + " is used at " + std::string(name_of(p.memory)) +
                   " in part of its columns: the cube reads packed matrices"};
@@ -104,7 +93,7 @@ Piece KernelEmitter::operand(BufferId b, const Box& read) const {
 void KernelEmitter::multiply(NodeId node, const Ranges& ranges, const SumStep& step) {
   const ScheduleNode& n = k_.node(node);
   const Operator& op = w_.op(n.op);
-  const Product p = product_of(n.op);
+  const Product& p = products_.at(n.op.value);
   const auto around = ranges_of(s_, k_, ranges, n.op);
   std::vector<Interval> at(around.begin(), around.end());
   const auto local = [&](LoopId l) { return static_cast<std::size_t>(w_.local_index(n.op, l)); };
@@ -116,8 +105,10 @@ void KernelEmitter::multiply(NodeId node, const Ranges& ranges, const SumStep& s
   const BufferId right = codegen::buffer_of_input(n, p.right);
   const BufferId sum = n.writes.front().buffer;
   for (bool more = true; more;) {
-    const SumBlock block =
-        sum_block(sum, footprint(w_, op, op.outputs.front().target, at), step.initialises);
+    bool begins = step.initialises;  // the first of the sums
+    for (std::size_t l : batch)
+      begins = begins && (!w_.is_reduction(n.op, op.loops[l]) || at[l].lo == around[l].lo);
+    const SumBlock block = sum_block(sum, footprint(w_, op, op.outputs.front().target, at), begins);
     const Piece a = operand(left, footprint(w_, op, op.inputs[std::size_t(p.left)], at));
     const Piece b = operand(right, footprint(w_, op, op.inputs[std::size_t(p.right)], at));
     Piece c = sums(sum, block, 0);
@@ -133,7 +124,7 @@ void KernelEmitter::multiply(NodeId node, const Ranges& ranges, const SumStep& s
                                   .m = m,
                                   .k = k,
                                   .n = columns,
-                                  .accumulate = step.initialises ? 0 : 1},
+                                  .accumulate = begins ? 0 : 1},
                .pipe = Pipe::cube,
                .touches = std::move(touches),
                .comment = op.name,

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "codegen/npu/emitter.h"
-#include "codegen/npu/vector_unit.h"
+#include "codegen/npu/expressions.h"
 #include "core/workload/expr.h"
 
 namespace tilewright::npu {
@@ -55,7 +55,9 @@ double KernelEmitter::slabs_take(OpId id, const SlabLoops& loops) const {
     const bool by_rows = depends(op, a, loops.rows), by_columns = depends(op, a, loops.columns);
     const double n = (by_rows ? rows : 1) * (by_columns ? columns : 1);
     if (is_gather(a)) return;  // an element a point, whatever the loops are
-    if (w_.tensor(a.tensor).dtype != DType::f32) {
+    const DType type = w_.tensor(a.tensor).dtype;
+    if (type == DType::f16 && !may_lie(op, a, loops)) instructions += 1, cycles += n / kLanes;
+    if (type != DType::f32 && type != DType::f16) {
       if (!may_lie(op, a, loops)) cycles += 2 * n * static_cast<double>(core().issue_cycles);
     } else if (!by_columns) {
       // Rows of a dimension further out are more than a stride apart.

@@ -21,13 +21,18 @@ namespace tilewright::npu {
 
 using codegen::Refused;
 
-/// The last two dimensions of a box, as rows and columns, and how many such matrices there are.
+/// Of a box, its last dimension as columns and the last but one as rows, or another (`rows`), and
+/// how many such matrices there are.
 struct Matrices {
   std::int64_t count = 1, rows = 1, columns = 1;
 };
-Matrices matrices_of(const Box& box);
-/// The box of one of them: a single index in every dimension but the last two.
-Box matrix_of(const Box& box, std::int64_t index);
+Matrices matrices_of(const Box& box, int rows);
+inline Matrices matrices_of(const Box& box) { return matrices_of(box, box.rank() - 2); }
+/// The box of one of them: a single index in every other dimension.
+Box matrix_of(const Box& box, std::int64_t index, int rows);
+inline Box matrix_of(const Box& box, std::int64_t index) {
+  return matrix_of(box, index, box.rank() - 2);
+}
 
 /// A buffer of the schedule, as the program has it.
 struct TilePlace {
@@ -152,6 +157,10 @@ class KernelEmitter : private BlockWalk {
   void add_copies(Room& used);
   void place_operands();
   std::int64_t copy_bytes(BufferId b) const;
+  /// The dimension that is a tensor's rows where it moves as matrices.
+  int rows_of(TensorId t) const { return rows_[t.index()]; }
+  /// Of a part of a buffer: of fractals those of its rows, of others of its last two dimensions.
+  Matrices matrices_in(BufferId b, const Box& box) const;
   std::int64_t pitch(BufferId b, const Matrices& m) const;
   std::int64_t matrix_elements(BufferId b, const Matrices& m) const;
   bool moves(BufferId b) const;
@@ -182,7 +191,7 @@ class KernelEmitter : private BlockWalk {
   /// Elements from one index of a dimension to the next.
   std::vector<std::int64_t> steps_at_home(TensorId t) const;
   std::vector<std::int64_t> steps_in(BufferId b) const;  ///< its tile of now, in nd
-  std::vector<Box> slices(const Box& matrix, DType type, bool whole);
+  std::vector<Box> slices(TensorId t, const Box& matrix, bool whole);
   void matrix_in(BufferId b, const Box& matrix);
   void matrix_out(BufferId b, const Box& matrix);
   Piece home(TensorId t, const Box& matrix) const;
@@ -203,7 +212,8 @@ class KernelEmitter : private BlockWalk {
     LoopId rows, columns, depth;
     bool left_transposed = false, right_transposed = false;
   };
-  Product product_of(OpId op) const;
+  Product product_of(const ScheduleNode& n) const;
+  void place_product(const ScheduleNode& n);
   void multiply(NodeId node, const Ranges& ranges, const SumStep& step);
   const SumBlock& sum_block(BufferId b, const Box& box, bool initialises);
   Piece operand(BufferId b, const Box& read) const;
@@ -273,7 +283,7 @@ class KernelEmitter : private BlockWalk {
   /// As an operand of vector instructions, where they can begin and go on there.
   std::optional<Value> as_it_lies(const Operator& op, const Access& a, const Walked& x,
                                   const SlabLoops& loops, const Shape& shape) const;
-  /// Whether the vector unit itself brings elements from anywhere in the tile, and there.
+  /// Whether the vector unit itself brings elements from anywhere in the tile, and there: floats.
   bool in_lines(BufferId b) const;
   /// Whether the scalar unit is needed for some access or index, as far as tiles are not known.
   bool by_elements(const ScheduleNode& n) const;
@@ -287,6 +297,7 @@ class KernelEmitter : private BlockWalk {
   Value packed(VectorUnit& unit, const Operator& op, const Access& a, BufferId b,
                const ScheduleNode& n, const SlabAt& slab, std::optional<Spread> as,
                const SlabEmit& emit);
+  Value narrow_scratch();
   Value index_value(VectorUnit& unit, const Operator& op, LoopId loop, const SlabAt& slab,
                     const SlabEmit& emit);
   TraceTouch scratch_touch() const;
@@ -301,10 +312,12 @@ class KernelEmitter : private BlockWalk {
   const EmitOptions& options_;
   bool moves_elements_ = false;
   std::string row_counter_, column_counter_;
-  std::vector<TilePlace> places_;  ///< by BufferId
-  std::vector<Tile> tiles_;        ///< by BufferId
+  std::vector<TilePlace> places_;    ///< by BufferId
+  std::vector<Tile> tiles_;          ///< by BufferId
+  std::vector<int> rows_;            ///< by TensorId: rows_of()
+  std::map<int, Product> products_;  ///< by OpId, of what is on the cube
   std::optional<Transit> ub_transit_, l1_transit_;
-  std::string scratch_name_;
+  std::string scratch_name_, narrow_name_;  ///< narrow: the same in f16; empty: not used yet
   std::int64_t scratch_bytes_ = 0;
   bool uses_vector_ = false;
   std::map<std::vector<std::int64_t>, SlabWork> slabs_;

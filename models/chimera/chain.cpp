@@ -68,6 +68,67 @@ Chain::Chain(const Workload& w) : w_(&w) {
       order_loops_.push_back(LoopId(l));
     }
   }
+  moves_up_ = find_moves_up();
+}
+
+/// Calls `see` for each dimension of what an operator hands on that is one of its loops, with each
+/// index that reads it: position of the consumer, its index, and the loop's local number.
+template <class See>
+void Chain::each_reader(std::size_t p, See&& see) const {
+  for (const Output& out : op(p).outputs) {
+    const TensorId t = out.target.tensor;
+    if (!w_->is_intermediate(t)) continue;
+    for (std::size_t d = 0; d < out.target.index.size(); ++d) {
+      const auto plain = out.target.index[d].plain_loop();
+      if (!plain) continue;
+      for (OpId consumer : w_->consumers(t))
+        for (const Access& in : w_->op(consumer).inputs)
+          if (in.tensor == t)
+            see(position(consumer), in.index[d],
+                static_cast<std::size_t>(w_->local_index(id(p), *plain)));
+    }
+  }
+}
+
+bool Chain::find_moves_up() const {
+  const auto up = [](const Affine& i) {
+    return std::ranges::all_of(i.terms, [](const Term& t) { return t.coefficient >= 0; });
+  };
+  for (const Operator& o : w_->operators()) {
+    for (const Access& a : o.inputs)
+      if (!std::ranges::all_of(a.index, up)) return false;
+    for (const Output& out : o.outputs)
+      if (!std::ranges::all_of(out.target.index, up)) return false;
+  }
+  std::vector<Interval> whole;
+  for (const Loop& l : w_->loops()) whole.push_back({0, l.extent});
+  const std::vector<Interval> r = ranges(whole, true);
+  bool within = true;
+  for (std::size_t p = 0; p < size(); ++p)
+    each_reader(p, [&](std::size_t q, const Affine& index, std::size_t local) {
+      const Interval need = interval_of(*w_, id(q), index, r.data() + base_[q]);
+      within = within && need.lo >= 0 && need.hi <= w_->loop(op(p).loops[local]).extent;
+    });
+  return within;
+}
+
+std::vector<std::int64_t> Chain::speeds(LoopId loop, std::int64_t step) const {
+  std::vector<std::int64_t> s(base_.back());
+  for (std::size_t p = size(); p-- > 0;) {
+    for (std::size_t i = 0; i < op(p).loops.size(); ++i)
+      s[base_[p] + i] = op(p).loops[i] == loop ? step : 0;
+    std::vector<bool> found(op(p).loops.size(), false);
+    each_reader(p, [&](std::size_t q, const Affine& index, std::size_t local) {
+      std::int64_t its = 0;
+      for (const Term& t : index.terms)
+        its +=
+            t.coefficient * s[base_[q] + static_cast<std::size_t>(w_->local_index(id(q), t.loop))];
+      std::int64_t& mine = s[base_[p] + local];
+      mine = found[local] ? std::max(mine, its) : its;
+      found[local] = true;
+    });
+  }
+  return s;
 }
 
 void Chain::relate_ops() {

@@ -63,6 +63,12 @@ class Chain {
   /// LoopId. `clip`: inferred ranges stay within the tensor, as true tiles at its edges do;
   /// otherwise only their size is limited, as a full tile's is.
   std::vector<Interval> ranges(std::span<const Interval> tiles, bool clip) const;
+  /// Whether all ranges only ever move up with the tiles, and none is limited by a tensor: no
+  /// coefficient is negative and nothing that is handed on is read beyond it.
+  bool moves_up() const { return moves_up_; }
+  /// By how much each range's ends move at most where a loop's tile moves by `step`; by base(op) +
+  /// local. Where moves_up().
+  std::vector<std::int64_t> speeds(LoopId loop, std::int64_t step) const;
   std::size_t base(std::size_t op) const { return base_[op]; }
   /// The loop to cut in place of `loop` where `ops` (a set) do not have it but follow it; none if
   /// they do not.
@@ -70,12 +76,16 @@ class Chain {
 
  private:
   void relate_ops();
+  template <class See>
+  void each_reader(std::size_t op, See&& see) const;
+  bool find_moves_up() const;
   void find_follows(std::size_t op);
   void infer(std::size_t op, bool clip, std::vector<Interval>& r) const;
 
   const Workload* w_;
   std::vector<std::size_t> position_, base_;
   std::vector<std::vector<Follows>> follows_;  // by operator position, local loop
+  bool moves_up_ = false;
   Mask batch_ = 0;
   std::vector<LoopId> order_loops_, batch_loops_;
   std::vector<Mask> loops_, reductions_, ancestors_, dependents_;

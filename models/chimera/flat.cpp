@@ -196,11 +196,57 @@ std::int64_t Flat::size_within(const Foot& f, std::span<const Interval> ranges, 
   return n;
 }
 
+namespace {
+
+/// The sum over tiles 0 to `count` - 1 of the product of their parts' sizes, where the ends of all
+/// parts only move up, from tile to tile by `speeds` at most. Between two tiles where an end is the
+/// same it stays there; between two where it moves as fast as it can, it moves evenly.
+std::int64_t sum_of_lines(std::int64_t count, std::span<const std::int64_t> speeds,
+                          const std::function<std::vector<Interval>(std::int64_t)>& of_tile) {
+  using All = std::vector<Interval>;
+  const auto product = [](const All& all) {
+    std::int64_t n = 1;
+    for (const Interval& part : all) n = saturating_mul(n, part.size());
+    return n;
+  };
+  // Of the tiles after `first` up to `last`.
+  const std::function<std::int64_t(std::int64_t, const All&, std::int64_t, const All&)> between =
+      [&](std::int64_t first, const All& begin, std::int64_t last, const All& end) -> std::int64_t {
+    if (last - first <= 1) return last > first ? product(end) : 0;
+    bool even = true, same = true;
+    for (std::size_t d = 0; d < begin.size(); ++d)
+      for (const auto moves : {end[d].lo - begin[d].lo, end[d].hi - begin[d].hi}) {
+        even = even && (moves == 0 || moves == speeds[d] * (last - first));
+        same = same && moves == 0;
+      }
+    if (even && same) return saturating_mul(last - first, product(end));
+    if (even) {
+      std::int64_t sum = 0;
+      for (std::int64_t t = first + 1; t <= last; ++t) {
+        All at = begin;
+        for (std::size_t d = 0; d < at.size(); ++d) {
+          at[d].lo += (end[d].lo - begin[d].lo) / (last - first) * (t - first);
+          at[d].hi += (end[d].hi - begin[d].hi) / (last - first) * (t - first);
+        }
+        sum = saturating_add(sum, product(at));
+      }
+      return sum;
+    }
+    const std::int64_t middle = first + (last - first) / 2;
+    const All half = of_tile(middle);
+    return saturating_add(between(first, begin, middle, half), between(middle, half, last, end));
+  };
+  const All begin = of_tile(0);
+  const All end = count > 1 ? of_tile(count - 1) : begin;
+  return saturating_add(product(begin), between(0, begin, count - 1, end));
+}
+
+}  // namespace
+
 /// Product over groups of dimensions that share no loop of the sum over those loops' tiles of the
 /// product of the dimensions' sizes. `dims`: positions that each dimension moves with.
-template <class Size>
 std::int64_t Flat::sum_over_tiles(std::span<const Mask> dims, const Point& p, Mask cut,
-                                  Size&& size) const {
+                                  const Parts& parts) const {
   std::int64_t total = 1;
   std::vector<bool> done(dims.size(), false);
   for (std::size_t first = 0; first < dims.size(); ++first) {
@@ -219,16 +265,38 @@ std::int64_t Flat::sum_over_tiles(std::span<const Mask> dims, const Point& p, Ma
     loops &= cut & p.multi;
     std::vector<Interval> tiles = whole_tiles(p, cut);
     std::vector<std::int64_t> at(loops_.size(), 0);
+    const auto set = [&](std::size_t i) {
+      const std::int64_t lo = at[i] * p.tile[i];
+      tiles[loops_[i].index()] = {lo, std::min(lo + p.tile[i], extents_[i])};
+    };
+    const auto own_parts = [&] {
+      const std::vector<Interval> r = chain_->ranges(tiles, true);
+      std::vector<Interval> own;
+      for (std::size_t d : group) own.push_back(parts.part(d, r));
+      return own;
+    };
+    const bool in_lines = loops != 0 && chain_->moves_up();
+    const auto first_loop = static_cast<std::size_t>(std::countr_zero(loops));
+    std::vector<std::int64_t> speeds;
+    if (in_lines) {
+      const std::vector<std::int64_t> s = chain_->speeds(loops_[first_loop], p.tile[first_loop]);
+      for (std::size_t d : group) speeds.push_back(parts.speed(d, s));
+    }
     std::int64_t sum = 0;
     for (bool more = true; more;) {
-      each(loops, [&](std::size_t i) {
-        const std::int64_t lo = at[i] * p.tile[i];
-        tiles[loops_[i].index()] = {lo, std::min(lo + p.tile[i], extents_[i])};
-      });
-      const std::vector<Interval> r = chain_->ranges(tiles, true);
-      std::int64_t n = 1;
-      for (std::size_t d : group) n = saturating_mul(n, size(d, r));
-      sum = saturating_add(sum, n);
+      each(loops, set);
+      if (in_lines) {
+        const auto of_tile = [&](std::int64_t t) {
+          at[first_loop] = t, set(first_loop);
+          return own_parts();
+        };
+        sum = saturating_add(sum, sum_of_lines(p.trips[first_loop], speeds, of_tile));
+        at[first_loop] = p.trips[first_loop] - 1;
+      } else {
+        std::int64_t n = 1;
+        for (const Interval& part : own_parts()) n = saturating_mul(n, part.size());
+        sum = saturating_add(sum, n);
+      }
       more = false;
       each(loops, [&](std::size_t i) {  // the next tile, as an odometer
         if (more) return;
@@ -268,10 +336,25 @@ std::int64_t Flat::exact_factor(const Foot& f, const Point& p, Mask dims) const 
       moves.push_back(all[d]);
     }
   const std::vector<std::int64_t>& shape = workload().tensor(f.tensor).shape;
-  return sum_over_tiles(moves, p, ~Mask{0}, [&](std::size_t i, std::span<const Interval> r) {
-    const std::size_t d = which[i];
-    return intersect(interval_of(*chain_, f, d, r), {0, shape[d]}).size();
-  });
+  return sum_over_tiles(
+      moves, p, ~Mask{0},
+      {.part =
+           [&](std::size_t i, std::span<const Interval> r) {
+             return intersect(interval_of(*chain_, f, which[i], r), {0, shape[which[i]]});
+           },
+       .speed =
+           [&](std::size_t i, std::span<const std::int64_t> speeds) {
+             std::int64_t most = 0;
+             for (const Access* a : f.accesses) {
+               std::int64_t its = 0;
+               for (const Term& t : a->index[which[i]].terms)
+                 its += t.coefficient *
+                        speeds[chain_->base(f.op) + static_cast<std::size_t>(workload().local_index(
+                                                        chain_->id(f.op), t.loop))];
+               most = std::max(most, its);
+             }
+             return most;
+           }});
 }
 
 void Flat::footprints(const Point& p, std::span<std::int64_t> out) const {
@@ -363,9 +446,8 @@ std::int64_t Flat::operations(std::size_t op, const Point& p) const {
       points = saturating_mul(points, workload().loop(o.loops[i]).extent);
     }
   }
-  points = saturating_mul(points, sum_over_tiles(dims, p, cut, [&](std::size_t d, auto&& r) {
-                            return r[chain_->base(op) + slid[d]].size();
-                          }));
+  const auto own = [&](std::size_t d, const auto& all) { return all[chain_->base(op) + slid[d]]; };
+  points = saturating_mul(points, sum_over_tiles(dims, p, cut, {.part = own, .speed = own}));
   each(s.foreign[op] & p.multi, [&](std::size_t i) { n = saturating_mul(n, p.trips[i]); });
   return saturating_mul(n, points);
 }

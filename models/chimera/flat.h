@@ -100,9 +100,14 @@ class Flat {
   void place();
   void add_foots();
   void add_uses();
-  template <class Size>
+  /// Of a dimension, by its number in `dims`, the part that a tile has, given all ranges; and by
+  /// how much its ends move at most, given how much the ranges' do.
+  struct Parts {
+    std::function<Interval(std::size_t, std::span<const Interval>)> part;
+    std::function<std::int64_t(std::size_t, std::span<const std::int64_t>)> speed;
+  };
   std::int64_t sum_over_tiles(std::span<const Mask> dims, const Point& p, Mask cut,
-                              Size&& size) const;
+                              const Parts& parts) const;
   std::vector<Interval> whole_tiles(const Point& p, Mask cut) const;
   /// The product over the dimensions in `dims`, given the ranges of every operator's loops.
   std::int64_t size_within(const Foot& f, std::span<const Interval> ranges, Mask dims) const;

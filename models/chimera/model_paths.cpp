@@ -100,7 +100,11 @@ Price predicted(const Workload& w, const CubeChain& c,
   Order order = {c.first.rows};
   Tiles tiles;
   for (const Loop& l : w.loops()) tiles.push_back(l.extent);
-  for (LoopId l : c.first.batch) tiles[l.index()] = 1;
+  for (LoopId l : c.first.batch) {
+    tiles[l.index()] = 1;
+    if (!w.is_batch(l)) order.insert(order.begin(), l);
+  }
+  for (LoopId l : c.first.sums) tiles[l.index()] = 1;
   tiles[c.first.rows.index()] = b.rows;
   tiles[c.first.columns.index()] = b.columns;
   tiles[c.first.depth.index()] = b.depth;
@@ -108,6 +112,7 @@ Price predicted(const Workload& w, const CubeChain& c,
   const bool again = c.second && b.second_columns < w.loop(c.second->columns).extent;
   if (again) order.push_back(c.second->columns);
   order.push_back(c.first.columns);
+  order.insert(order.end(), c.first.sums.begin(), c.first.sums.end());
   order.push_back(c.first.depth);
   if (c.second && !again) order.push_back(c.second->columns);
   const Options options{.reading = Reading::trip_one,

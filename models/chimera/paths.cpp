@@ -77,41 +77,6 @@ Result<CubeLevels> cube_levels(const Machine& m) {
   return levels;
 }
 
-Result<CubeProduct> cube_product(const Workload& w, OpId id) {
-  const Operator& op = w.op(id);
-  const auto no = [&](const std::string& why) { return Reason{op.name + " " + why}; };
-  if (!w.is_contraction(id) || op.inputs.size() != 2 || op.outputs.size() != 1)
-    return no("is not a product of two tensors");
-  if (w.reduction_loops(id).size() != 1) return no("sums over more or less than one loop");
-  const auto has = [&](const Access& a, LoopId l) {
-    return std::ranges::any_of(a.index, [&](const Affine& i) { return i.plain_loop() == l; });
-  };
-  for (const Access* a : {&op.inputs[0], &op.inputs[1]})
-    for (const Affine& i : a->index)
-      if (!i.plain_loop()) return no("reads a tensor through more than a loop");
-  CubeProduct p{.op = id, .depth = w.reduction_loops(id).front()};
-  for (LoopId l : op.loops) {
-    const bool x = has(op.inputs[0], l), y = has(op.inputs[1], l);
-    if (l == p.depth) {
-      if (!x || !y) return no("sums over a loop that one input does not have");
-    } else if (x && y) {
-      p.batch.push_back(l);
-    } else if (x && !p.rows.valid()) {
-      p.rows = l;
-    } else if (y && !p.columns.valid()) {
-      p.columns = l;
-    } else {
-      return no("has more loops than a matrix product");
-    }
-  }
-  if (!p.rows.valid() || !p.columns.valid()) return no("has fewer loops than a matrix product");
-  if (op.outputs.front().target.index.back().plain_loop() == p.rows) {
-    std::swap(p.rows, p.columns);
-    std::swap(p.left, p.right);
-  }
-  return p;
-}
-
 CubeTile mad_tile(const CubeTile& block, Bytes left, Bytes right, Bytes sums, std::int64_t lanes) {
   constexpr std::int64_t kOperand = 2, kSum = 4;  // bytes of an element
   CubeTile best;

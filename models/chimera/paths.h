@@ -14,6 +14,7 @@
 #include "core/machine/machine.h"
 #include "core/plan/plan.h"
 #include "core/plan/traffic.h"
+#include "core/workload/matrix_product.h"
 #include "core/workload/workload.h"
 
 namespace tilewright::chimera {
@@ -25,20 +26,10 @@ struct CubeLevels {
 /// A Reason where the machine lacks one of them.
 Result<CubeLevels> cube_levels(const Machine& m);
 
-/// One matrix product Z[r,c] += X[r,d] * Y[d,c], with batch loops that index all three.
-struct CubeProduct {
-  OpId op;
-  int left = 0, right = 1;  ///< positions in op.inputs
-  LoopId rows, columns, depth;
-  std::vector<LoopId> batch;
-};
-/// A Reason unless the operator is one.
-Result<CubeProduct> cube_product(const Workload& w, OpId op);
-
 /// A product, or two with element-wise operators between them.
 struct CubeChain {
-  CubeProduct first;
-  std::optional<CubeProduct> second;
+  MatrixProduct first;
+  std::optional<MatrixProduct> second;
   std::vector<OpId> between;
 };
 /// A Reason where the workload is no such chain.

@@ -27,7 +27,7 @@ bool maps_elements(const Workload& w, OpId id, TensorId from) {
 Result<CubeChain> cube_chain(const Workload& w) {
   CubeChain chain;
   const auto order = w.topological_order();
-  Result<CubeProduct> first = cube_product(w, order.front());
+  Result<MatrixProduct> first = matrix_product(w, order.front());
   if (!first) return Reason{first.reason()};
   chain.first = *first;
   TensorId last = w.op(order.front()).outputs.front().target.tensor;
@@ -38,10 +38,11 @@ Result<CubeChain> cube_chain(const Workload& w) {
       last = w.op(order[i]).outputs.front().target.tensor;
       continue;
     }
-    Result<CubeProduct> second = cube_product(w, order[i]);
+    Result<MatrixProduct> second = matrix_product(w, order[i]);
     if (!second) return Reason{second.reason()};
-    const CubeProduct& s = *second;
-    if (!at_end || w.op(s.op).inputs[std::size_t(s.left)].tensor != last ||
+    const MatrixProduct& s = *second;
+    if (!at_end || !s.sums.empty() || !chain.first.sums.empty() ||
+        w.op(s.op).inputs[std::size_t(s.left)].tensor != last ||
         s.depth != chain.first.columns || s.rows != chain.first.rows ||
         s.batch != chain.first.batch)
       return Reason{w.op(s.op).name +
@@ -71,17 +72,18 @@ class Trees {
  public:
   explicit Trees(const Workload& w) : w_(w) {}
 
-  Kernel product(const CubeProduct& p, const PathBlocks& b) const {
+  Kernel product(const MatrixProduct& p, const PathBlocks& b) const {
     const std::string out = output(p);
     std::vector<Node> body;
-    const bool deep = b.depth < extent(w_, p.depth);
+    const bool deep = b.depth < extent(w_, p.depth) || !p.sums.empty();
     if (!deep) {
       body = {load(left(p), "L1"), load(right(p), "L1"), tiles(p, b.first, block(b), {store(out)})};
     } else {
-      body = {cut(p.depth, b.depth,
-                  sequence({load(left(p), "L1", 2), load(right(p), "L1", 2),
-                            tiles(p, b.first, block(b), {})})),
-              store(out)};
+      Node deeper = cut(p.depth, b.depth,
+                        sequence({load(left(p), "L1", 2), load(right(p), "L1", 2),
+                                  tiles(p, b.first, block(b), {})}));
+      for (std::size_t i = p.sums.size(); i-- > 0;) deeper = cut(p.sums[i], 1, std::move(deeper));
+      body = {std::move(deeper), store(out)};
     }
     Node tree = cut(p.columns, b.columns, sequence(std::move(body)), Binding::grid);
     tree = cut(p.rows, b.rows, std::move(tree), Binding::grid);
@@ -92,7 +94,7 @@ class Trees {
   }
 
   Kernel chain(const CubeChain& c, const PathBlocks& b) const {
-    const CubeProduct &p = c.first, &q = *c.second;
+    const MatrixProduct &p = c.first, &q = *c.second;
     const std::string mid = output(p), out = output(q);
     Kernel kernel{.name = "fused"};
     kernel.operators.push_back(w_.op(p.op).name);
@@ -159,13 +161,13 @@ class Trees {
     return {.rows = b.rows, .columns = b.columns, .depth = b.depth};
   }
   std::string name(TensorId t) const { return w_.tensor(t).name; }
-  std::string left(const CubeProduct& p) const {
+  std::string left(const MatrixProduct& p) const {
     return name(w_.op(p.op).inputs[std::size_t(p.left)].tensor);
   }
-  std::string right(const CubeProduct& p) const {
+  std::string right(const MatrixProduct& p) const {
     return name(w_.op(p.op).inputs[std::size_t(p.right)].tensor);
   }
-  std::string output(const CubeProduct& p) const {
+  std::string output(const MatrixProduct& p) const {
     return name(w_.op(p.op).outputs.front().target.tensor);
   }
 
@@ -181,7 +183,7 @@ class Trees {
   }
 
   /// The product's block, tile by tile; `after` each tile of sums.
-  Node tiles(const CubeProduct& p, const CubeTile& t, const CubeTile& block,
+  Node tiles(const MatrixProduct& p, const CubeTile& t, const CubeTile& block,
              std::vector<Node> after) const {
     std::vector<Node> body = {within(
         p.depth, t.depth, block.depth,
@@ -191,7 +193,7 @@ class Trees {
                   within(p.columns, t.columns, block.columns, sequence(std::move(body))));
   }
 
-  Node batched(const CubeProduct& p, Node tree) const {
+  Node batched(const MatrixProduct& p, Node tree) const {
     for (std::size_t i = p.batch.size(); i-- > 0;)
       tree = loop(w_.loop(p.batch[i]).name, std::move(tree), 1, Binding::grid);
     return tree;
@@ -275,7 +277,7 @@ Bytes part(const Machine& m, LevelId level, std::int64_t of) {
 constexpr std::int64_t kSum = 4;  // bytes of a sum in L0C
 
 void try_products(const Workload& w, const Machine& m, const CubeLevels& levels,
-                  const CubeProduct& p, std::int64_t lanes, PathSearch& search) {
+                  const MatrixProduct& p, std::int64_t lanes, PathSearch& search) {
   const Trees trees(w);
   const std::int64_t room = m.level(levels.l0c).capacity.value;
   const std::vector<std::int64_t> depths = sizes(extent(w, p.depth), lanes);
@@ -284,7 +286,7 @@ void try_products(const Workload& w, const Machine& m, const CubeLevels& levels,
       for (std::int64_t d : {depths.back(), std::min<std::int64_t>(512, depths.back()),
                              std::min<std::int64_t>(256, depths.back())}) {
         PathBlocks b{.rows = r, .depth = d, .columns = c};
-        const bool deep = d < depths.back();
+        const bool deep = d < depths.back() || !p.sums.empty();
         if (deep && r * c * kSum > room) continue;
         b.first = mad_tile({.rows = r, .columns = c, .depth = d}, part(m, levels.l0a, 2),
                            part(m, levels.l0b, 2), Bytes(deep ? room : room / 2), lanes);
@@ -297,7 +299,7 @@ void try_products(const Workload& w, const Machine& m, const CubeLevels& levels,
 void try_chains(const Workload& w, const Machine& m, const CubeLevels& levels, const CubeChain& c,
                 std::int64_t lanes, PathSearch& search) {
   const Trees trees(w);
-  const CubeProduct &p = c.first, &q = *c.second;
+  const MatrixProduct &p = c.first, &q = *c.second;
   const std::int64_t room = m.level(levels.l0c).capacity.value;
   const std::int64_t depth = extent(w, p.depth);
   for (std::int64_t rows : sizes(extent(w, p.rows), lanes))
@@ -346,7 +348,7 @@ Result<PathPlan> best_alone(const Workload& whole, OpId op, const std::shared_pt
   const auto w = std::make_shared<const Workload>(only(whole, op));
   PathSearch search(w, m, options);
   if (w->is_contraction(OpId(0))) {
-    const Result<CubeProduct> p = cube_product(*w, OpId(0));
+    const Result<MatrixProduct> p = matrix_product(*w, OpId(0));
     if (!p) return Reason{p.reason()};
     try_products(*w, *m, levels, *p, options.lanes, search);
   } else {

@@ -13,15 +13,16 @@ namespace {
 
 using nlohmann::ordered_json;
 
+/// Programs are made when somebody asks for them: a plan is taken or refused without.
 class NpuEmitted final : public codegen::Emitted {
  public:
-  NpuEmitted(Source source, const Schedule& schedule, std::optional<std::string> timeline)
-      : source_(std::move(source)), schedule_(schedule), timeline_(std::move(timeline)) {}
+  NpuEmitted(const Schedule& schedule, EmitOptions options, std::optional<std::string> timeline)
+      : schedule_(schedule), options_(std::move(options)), timeline_(std::move(timeline)) {}
 
   void describe(ordered_json& json) const override {
-    json["micro_kernel"] = source_.micro_kernel;
+    json["micro_kernel"] = source().micro_kernel;
     json["kernels"] = ordered_json::array();
-    for (const KernelSource& k : source_.kernels) {
+    for (const KernelSource& k : source().kernels) {
       ordered_json kernel = {{"name", k.program.name},
                              {"blocks", k.program.blocks},
                              {"statements", k.statements},
@@ -37,19 +38,31 @@ class NpuEmitted final : public codegen::Emitted {
                                    {"bytes", t.bytes}});
       json["kernels"].push_back(std::move(kernel));
     }
-    json["notes"] = source_.notes;
+    json["notes"] = source().notes;
   }
-  std::vector<codegen::File> files() const override { return {{source_.file_name, source_.text}}; }
+  std::vector<codegen::File> files() const override {
+    return {{source().file_name, source().text}};
+  }
   std::optional<Reason> build(bool, ordered_json&) override { return std::nullopt; }
   Result<std::unique_ptr<codegen::TargetKernel>> load(const std::shared_ptr<codegen::Device>&,
                                                       ordered_json&) override {
     return std::unique_ptr<codegen::TargetKernel>(
-        std::make_unique<LoadedKernel>(source_, schedule_, timeline_));
+        std::make_unique<LoadedKernel>(source(), schedule_, timeline_));
   }
 
  private:
-  Source source_;
+  const Source& source() const {
+    if (!source_) {
+      Result<Source> made = emit(schedule_, options_);
+      TW_CHECK(made, made.reason());  // refuses() has walked the same
+      source_ = std::move(made).value();
+    }
+    return *source_;
+  }
+
   Schedule schedule_;
+  EmitOptions options_;
+  mutable std::optional<Source> source_;
   std::optional<std::string> timeline_;
 };
 
@@ -58,10 +71,10 @@ Result<std::unique_ptr<codegen::Emitted>> emit_for(const Schedule& schedule,
   const auto micro_kernel = settings.find_text("micro-kernel");
   codegen::check_micro_kernel("npu", "", micro_kernel);
   const auto timeline = settings.find_text("timeline");
-  Result<Source> source = emit(schedule, {.micro_kernel = micro_kernel.value_or("")});
-  if (!source) return source.why();
+  const EmitOptions options{.micro_kernel = micro_kernel.value_or("")};
+  if (auto why = refuses(schedule, options)) return *why;
   return std::unique_ptr<codegen::Emitted>(
-      std::make_unique<NpuEmitted>(std::move(source).value(), schedule, timeline));
+      std::make_unique<NpuEmitted>(schedule, options, timeline));
 }
 
 Availability here() {
