@@ -1,4 +1,4 @@
-// Convolutions of up to 7 taps a dimension by minimal filtering, F(2, taps): Lavin and Gray, Fast
+// Convolutions of up to 5 taps a dimension by minimal filtering, F(2, taps): Lavin and Gray, Fast
 // algorithms for convolutional neural networks, CVPR 2016, sections 4 and 4.1.
 #include "codegen/cpu/prelude.h"
 
@@ -19,7 +19,7 @@ struct Filter {
 };
 template <int TAPS>
 constexpr Filter<TAPS> filter_of() {
-  constexpr double kPlace[] = {0, 1, -1, 2, -0.5, -2, 0.5};
+  constexpr double kPlace[] = {0, 1, -1, 2, -0.5};
   constexpr int kFinite = Filter<TAPS>::kPlaces - 1;
   Filter<TAPS> f;
   for (int i = 0; i <= kFinite; ++i) {
