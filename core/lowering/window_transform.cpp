@@ -72,12 +72,12 @@ bool can_transform(std::int64_t down, std::int64_t across, double channels) {
   const auto [few, many] = std::minmax(down, across);
   if (few < 1 || many < 2 || many > kMostTaps) return false;
   // Standard deviations of errors over what the bound takes them to be, of uniform numbers, the
-  // largest of 24 operands' points: of 2 x 2 taps 1.1 with 4 channels, of 3 x 3 0.57; of 3 x 5, 4 x
-  // 3 and 1 x 5 0.65, 0.69 and 0.83 with 16, and 0.70 of 1 x 5 with 32; of 5 x 5 0.82 with 64, none
-  // of whose errors was above 0.78 of its bound. Of 4 x 4 with 64 it is 1.25, of 1 x 7 1.04, of 6 x
-  // 6 and 7 x 7 1.6.
+  // largest of 24 operands' points: of 2 x 2 taps 1.1 with 4 channels, of 2 x 3 0.52 with 11, of
+  // 3 x 3 0.57 with 4; of 1 x 5, 3 x 5 and 5 x 5 0.64, 0.48 and 0.82 with 64, none of whose errors
+  // was above 0.78 of its bound. One of 2 x 5 was at 0.87, of 1 x 4 with 38 channels at 1.03; of
+  // 4 x 4 with 64 the deviation is 1.25, of 1 x 7 1.04, of 6 x 6 and 7 x 7 1.6.
   if (many <= 3) return static_cast<double>(down * across) * channels >= kFewSteps;
-  return few <= 3 ? channels >= 32 : few == 5 && channels >= 64;
+  return many == 5 && few % 2 == 1 && channels >= 64;
 }
 
 TransformedBands bands_of_transformed(const TransformedWindow& w) {

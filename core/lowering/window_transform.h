@@ -27,7 +27,7 @@ constexpr std::int64_t points_of_taps(std::int64_t taps) { return taps > 1 ? 2 :
 constexpr std::int64_t places_of_taps(std::int64_t taps) { return taps > 1 ? taps + 1 : 1; }
 /// Whether taps are transformed at all: there are several, and no error grows beyond what rounding
 /// of the sums in order is taken to be (core/workload/reference/rounding.h). More places ask for
-/// sums of more channels; those of 4 x 4 taps, and of 6 or 7 taps, never are small enough.
+/// sums of more channels; those of 4, 6 or 7 taps, and of 2 x 5, never are small enough.
 bool can_transform(std::int64_t down, std::int64_t across, double channels);
 
 struct TransformedBands {

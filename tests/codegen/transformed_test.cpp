@@ -28,9 +28,9 @@ Drawn drawn(std::uint64_t seed) {
   };
   const std::int64_t n = pick(1, 2), g = pick(0, 3) == 0 ? 2 : 1, o = pick(20, 80);
   constexpr std::pair<int, int> kTaps[] = {{3, 3}, {3, 3}, {3, 3}, {5, 5}, {2, 2},
-                                           {1, 3}, {5, 1}, {3, 5}, {4, 2}};
+                                           {1, 3}, {5, 1}, {3, 5}, {2, 3}};
   const auto [down, across] = kTaps[static_cast<std::size_t>(pick(0, 8))];
-  const std::int64_t c = std::min(down, across) > 3 ? pick(64, 90) : pick(32, 60), y = pick(4, 29),
+  const std::int64_t c = std::max(down, across) > 3 ? pick(64, 90) : pick(32, 60), y = pick(4, 29),
                      x = pick(4, 41);
   const std::int64_t above = pick(0, std::min(down - 1, 2));
   const std::int64_t before = pick(0, std::min(across - 1, 2));
