@@ -16,6 +16,21 @@ constexpr std::int64_t kMostGroup = 192 << 10;
 
 }  // namespace
 
+/// Begins the text that packs an operand: `from`, its elements of that type, and `to`, where they
+/// are kept; that place, as kernels find it.
+std::string KernelEmitter::begin_packing(Lines& text, const std::string& type, TensorId of,
+                                         const std::string& how, const Prepared& made) const {
+  const Workload& w = p_.workload();
+  const std::string kept =
+      "tensors[" + std::to_string(w.tensors().size()) + "]) + " + std::to_string(made.offset);
+  text.open("");
+  text.comment(w.tensor(of).name + how);
+  text.line("const " + type + "* const from = static_cast<const " + type + "*>(tensors[" +
+            std::to_string(of.value) + "]);");
+  text.line("Real* to = static_cast<Real*>(" + kept + ";");
+  return "static_cast<const Real*>(" + kept;
+}
+
 /// Whether the operand lies at home, never changes, and steps of this compute's depth follow one
 /// another when the whole depth is packed.
 bool KernelEmitter::can_prepare(NodeId id, const Window& x, const SymRanges& ranges) const {
@@ -81,7 +96,6 @@ std::string KernelEmitter::prepared_left(NodeId id, const Window& x, std::int64_
 
   Prepared& made = prepared_[id];
   if (made.elements == 0) made.offset = p_.kept, made.elements = *elements, p_.kept += *elements;
-  const std::string kept = std::to_string(w.tensors().size());
   const auto at = [&](const std::string& number, int l) {
     const std::string low = l < 0 ? "0" : "(" + s.at[static_cast<std::size_t>(l)] + ")";
     return number == "0" ? low : "(" + number + ") * " + std::to_string(extent(l)) + " + " + low;
@@ -103,12 +117,8 @@ std::string KernelEmitter::prepared_left(NodeId id, const Window& x, std::int64_
   const auto add = [&](int l, const std::string& name) {
     from += times(loop_stride(a, op.loops[static_cast<std::size_t>(l)], strides), name) + " + ";
   };
-  text.open("");
-  text.comment(w.tensor(a.tensor).name + " by groups of " + op.name + "'s rows");
-  text.line("const Real* const from = static_cast<const Real*>(tensors[" +
-            std::to_string(a.tensor.value) + "]);");
-  text.line("Real* to = static_cast<Real*>(tensors[" + kept + "]) + " +
-            std::to_string(made.offset) + ";");
+  const std::string kept =
+      begin_packing(text, "Real", a.tensor, " by groups of " + op.name + "'s rows", made);
   int opened = 2;
   for (int l : others) loop(l, "l" + std::to_string(l)), add(l, "l" + std::to_string(l)), ++opened;
   text.open("for (int64_t g = 0; g < " + std::to_string(extent(x.rows)) + "; g += " + width + ")");
@@ -119,10 +129,8 @@ std::string KernelEmitter::prepared_left(NodeId id, const Window& x, std::int64_
   for (; opened > 0; --opened) text.close();
   made.text = text.text();
 
-  const std::string first = "static_cast<const Real*>(tensors[" + kept + "]) + " +
-                            std::to_string(made.offset) + " + " + std::to_string(panel) + " * (" +
-                            number + ") + " + row + " * " + std::to_string(steps) + " + " + width +
-                            " * (" + step + ")";
+  const std::string first = kept + " + " + std::to_string(panel) + " * (" + number + ") + " + row +
+                            " * " + std::to_string(steps) + " + " + width + " * (" + step + ")";
   const std::string aligned = row == "0" || row == "(0)" ? "" : row + " % " + width + " == 0 ? ";
   return aligned + first + (aligned.empty() ? "" : " : nullptr") + ", " +
          std::to_string(group * steps);
@@ -241,7 +249,6 @@ std::string KernelEmitter::prepared_right(NodeId id, const Product& p, std::int6
     made.offset = p_.kept, made.elements = all, p_.kept += all;
   }
 
-  const std::string kept = std::to_string(w.tensors().size());
   const auto strides = home_strides(b.tensor);
   std::int64_t first = 0;
   for (std::size_t d = 0; d < b.index.size(); ++d) first += b.index[d].offset * strides[d];
@@ -253,12 +260,8 @@ std::string KernelEmitter::prepared_right(NodeId id, const Product& p, std::int6
               "; ++" + name(l) + ")");
     from += " + " + times(loop_stride(b, op.loops[static_cast<std::size_t>(l)], strides), name(l));
   };
-  text.open("");
-  text.comment(w.tensor(b.tensor).name + " by panels of " + op.name + "'s columns");
-  text.line("const " + home_type(b.tensor) + "* const from = static_cast<const " +
-            home_type(b.tensor) + "*>(tensors[" + std::to_string(b.tensor.value) + "]);");
-  text.line("Real* to = static_cast<Real*>(tensors[" + kept + "]) + " +
-            std::to_string(made.offset) + ";");
+  const std::string kept = begin_packing(text, home_type(b.tensor), b.tensor,
+                                         " by panels of " + op.name + "'s columns", made);
   for (int l : others) {
     open(l);
     const std::string& here = at[static_cast<std::size_t>(l)];
@@ -302,8 +305,7 @@ std::string KernelEmitter::prepared_right(NodeId id, const Product& p, std::int6
                                                    ") / " + std::to_string(together) + ")"
                                              : "(" + first_column + ") * " + std::to_string(steps);
   panel = std::to_string(elements);
-  return "static_cast<const Real*>(tensors[" + kept + "]) + " + std::to_string(made.offset) +
-         " + " + std::to_string(matrix) + " * (" + number + ") + " + first_panel +
+  return kept + " + " + std::to_string(matrix) + " * (" + number + ") + " + first_panel +
          (whole
               ? ""
               : " + (" + at[static_cast<std::size_t>(p.depth)] + ") * " + std::to_string(of_panel));

@@ -1,4 +1,4 @@
-// Convolutions of 3 x 3 taps whose rows are transformed once for all runs; transformed_text.cpp.
+// Convolutions whose rows of taps are transformed once for all runs; transformed_text.cpp.
 #include <algorithm>
 
 #include "codegen/cpu/followers.h"
@@ -13,8 +13,8 @@ constexpr std::int64_t kPanelBytes = 288 << 10;  // of all panels, in the second
 
 }  // namespace
 
-/// The loops of taps' rows and columns, where these are 3 x 3 neighbours of points that move by one
-/// and the tile has all steps of the depth; nothing where they are others.
+/// The loops of taps' rows and columns, where these are neighbours of points that move by one, can
+/// be transformed, and the tile has all steps of the depth; nothing where they are others.
 std::optional<KernelEmitter::Taps> KernelEmitter::neighbours(NodeId id, const Window& x,
                                                              const SymRanges& ranges) const {
   const ScheduleNode& n = k_.node(id);
@@ -29,36 +29,37 @@ std::optional<KernelEmitter::Taps> KernelEmitter::neighbours(NodeId id, const Wi
     return r.lo == number(0) && r.hi.is_constant() &&
            r.hi.constant == w.loop(op.loops[static_cast<std::size_t>(l)]).extent;
   };
-  // Of an index, the loop of the depth beside the points' own; both move by one.
-  const auto tap = [&](int dim, int points) {
-    const Affine& index = b.index[static_cast<std::size_t>(dim)];
-    int found = -1;
-    for (const Term& t : index.terms) {
+  // Of an index, the loop of the depth beside the points' own, if any; both move by one.
+  const auto tap = [&](int dim, int points, int& found, std::int64_t& count) {
+    for (const Term& t : b.index[static_cast<std::size_t>(dim)].terms) {
       const auto l = static_cast<int>(std::ranges::find(op.loops, t.loop) - op.loops.begin());
-      if (t.coefficient != 1) return -1;
+      if (t.coefficient != 1) return false;
       if (l == points) continue;
-      if (found >= 0 || std::ranges::find(x.depth, l) == x.depth.end()) return -1;
+      if (found >= 0 || std::ranges::find(x.depth, l) == x.depth.end()) return false;
       found = l;
+      count = w.loop(t.loop).extent;
     }
-    return index.terms.size() == 2 && found >= 0 &&
-                   w.loop(op.loops[static_cast<std::size_t>(found)]).extent == 3
-               ? found
-               : -1;
+    return true;
   };
-  const Taps taps{.row = tap(x.row_dim, x.outer), .column = tap(x.column_dim, x.columns)};
-  if (taps.row < 0 || taps.column < 0 || taps.row == taps.column ||
-      !std::ranges::all_of(x.depth, whole))
+  Taps taps;
+  if (!tap(x.row_dim, x.outer, taps.row, taps.down) ||
+      !tap(x.column_dim, x.columns, taps.column, taps.across) ||
+      (taps.row >= 0 && taps.row == taps.column) || !std::ranges::all_of(x.depth, whole))
     return std::nullopt;
   for (std::size_t d = 0; d < b.index.size(); ++d)
     if (static_cast<int>(d) != x.row_dim && static_cast<int>(d) != x.column_dim)
       for (int l : {taps.row, taps.column, x.outer, x.columns})
-        if (coefficient_of(b.index[d], op.loops[static_cast<std::size_t>(l)]) != 0)
+        if (l >= 0 && coefficient_of(b.index[d], op.loops[static_cast<std::size_t>(l)]) != 0)
           return std::nullopt;
+  std::int64_t steps = 1;
+  for (int l : x.depth) steps *= w.loop(op.loops[static_cast<std::size_t>(l)]).extent;
+  const auto channels = static_cast<double>(steps / (taps.down * taps.across));
+  if (!can_transform(taps.down, taps.across, channels)) return std::nullopt;
   return taps;
 }
 
 /// The tile as it would be transformed.
-TransformedWindow KernelEmitter::transformed_of(NodeId id, const Window& x,
+TransformedWindow KernelEmitter::transformed_of(NodeId id, const Window& x, const Taps& taps,
                                                 const SymRanges& ranges) const {
   const OpId op = k_.node(id).op;
   const auto most = [&](int l) { return static_cast<double>(range(ranges, op, l).most); };
@@ -67,7 +68,9 @@ TransformedWindow KernelEmitter::transformed_of(NodeId id, const Window& x,
   TransformedWindow w{.rows = most(x.rows),
                       .width = most(x.columns),
                       .height = most(x.outer),
-                      .channels = steps / 9,
+                      .channels = steps / static_cast<double>(taps.down * taps.across),
+                      .down = taps.down,
+                      .across = taps.across,
                       .begins = begins_of_tiles(op, x.rows),
                       .lanes = p_.vector_bytes / p_.element_bytes,
                       .registers = registers(),
@@ -85,8 +88,9 @@ TransformedWindow KernelEmitter::transformed_of(NodeId id, const Window& x,
 
 /// Whether that takes fewer cycles than either other form, and groups of rows begin where tiles do.
 bool KernelEmitter::goes_transformed(NodeId id, const Window& x, const SymRanges& ranges) {
-  if (!neighbours(id, x, ranges)) return false;
-  const TransformedWindow window = transformed_of(id, x, ranges);
+  const std::optional<Taps> taps = neighbours(id, x, ranges);
+  if (!taps) return false;
+  const TransformedWindow window = transformed_of(id, x, *taps, ranges);
   const TransformedBands bands = bands_of_transformed(window);
   const Depth depth(*this, id, x, ranges);
   return bands.cycles < std::min(lines_cycles(id, x, ranges, depth), points_cycles(id, x, ranges));
@@ -100,21 +104,30 @@ void KernelEmitter::read_transformed(NodeId id, const Window& x, const Surroundi
   const BufferId in_c = n.writes[0].buffer;
   p_.prelude.products = p_.prelude.windows = p_.prelude.vectors = true;
   p_.prelude.lines = p_.prelude.transformed = p_.prelude.functions = true;
-  const TransformedWindow window = transformed_of(id, x, ranges);
+  const Taps taps = *neighbours(id, x, ranges);
+  const TransformedWindow window = transformed_of(id, x, taps, ranges);
   const TransformedBands bands = bands_of_transformed(window);
+  const std::int64_t points_down = points_of_taps(taps.down);
+  const std::int64_t points_across = points_of_taps(taps.across);
+  const std::int64_t rows_of_places = places_of_taps(taps.down);
+  const std::int64_t columns_of_places = places_of_taps(taps.across);
+  const std::int64_t places = rows_of_places * columns_of_places;
   const std::int64_t lanes = window.lanes, skew = 64 / p_.element_bytes;
   const auto channels = static_cast<std::int64_t>(window.channels);
   const auto width = static_cast<std::int64_t>(window.width);
-  const std::int64_t across = ceil_div(width, 2);
+  const std::int64_t across = ceil_div(width, points_across);
   const std::int64_t pitch = ceil_div(bands.tiles * across, lanes) * lanes;
   const TransformedBlock shape = block_of_transformed(window, pitch / lanes);
   const std::string name = std::to_string(shape.rows) + "x" + std::to_string(shape.vectors);
   if (std::ranges::find(p_.used, name) == p_.used.end()) p_.used.push_back(name);
 
-  const std::int64_t lines = std::max(6 * ((2 * bands.tiles + 2) * (across + 1) + 5 * lanes),
-                                      4 * pitch + lanes + 2 * bands.tiles * width + 4 * lanes);
-  const std::int64_t right = kTransformedPlaces * (channels * pitch + skew);
-  const std::int64_t sums = kTransformedPlaces * (bands.rows * pitch + skew);
+  const std::int64_t of_lines = (points_down * bands.tiles + rows_of_places - points_down) *
+                                (across + (columns_of_places - 1) / 2);
+  const std::int64_t lines =
+      std::max((points_across + columns_of_places) * (of_lines + 5 * lanes),
+               points_down * points_across * pitch + points_down * bands.tiles * width + 5 * lanes);
+  const std::int64_t right = places * (channels * pitch + skew);
+  const std::int64_t sums = places * (bands.rows * pitch + skew);
   const std::int64_t panel = shape.vectors * lanes * channels;
   const std::int64_t panels = pitch * channels * p_.element_bytes <= kPanelBytes
                                   ? std::max(pitch * channels, panel)
@@ -149,9 +162,10 @@ void KernelEmitter::read_transformed(NodeId id, const Window& x, const Surroundi
   if (!after.empty()) after = ", " + after;
   const std::int64_t rows = known_rows % bands.rows == 0 && known_rows > 0 ? bands.rows : 0;
   const bool even =
-      known_width > 0 && known_height > 0 && ceil_div(known_height, 2) % bands.tiles == 0;
+      known_width > 0 && known_height > 0 && ceil_div(known_height, points_down) % bands.tiles == 0;
   out_.line("convolve_transformed<" + std::to_string(shape.rows) + ", " +
-            std::to_string(shape.vectors) + ", " + std::to_string(rows) + ", " +
+            std::to_string(shape.vectors) + ", " + std::to_string(taps.down) + ", " +
+            std::to_string(taps.across) + ", " + std::to_string(rows) + ", " +
             std::to_string(even ? pitch : 0) + ">(" + size_of_loop(n.op, x.rows, ranges) + ", " +
             at + ", " + steps + ", " + transformed + ", " + corner(op, c, in_c, s.at) + ",");
   out_.line("         " + std::to_string(stride_of(op, c, in_c, x.rows)) + ", " +
@@ -180,13 +194,12 @@ std::string KernelEmitter::prepared_transformed(NodeId id, const Window& x, std:
     if (l != taps.row && l != taps.column) channels.push_back(l), steps *= extent(l);
   for (int l : others) all *= extent(l);
   const std::int64_t place = ceil_div(extent(x.rows), group) * group * steps;
-  const std::int64_t panel = kTransformedPlaces * place;
+  const std::int64_t panel = places_of_taps(taps.down) * places_of_taps(taps.across) * place;
   const auto elements = checked_mul(panel, all);
   if (!elements || *elements > kMostElements)
     throw Refused{"operator " + op.name + " transforms more than 2^34 elements"};
   Prepared& made = prepared_[id];
   if (made.elements == 0) made.offset = p_.kept, made.elements = *elements, p_.kept += *elements;
-  const std::string kept = std::to_string(w.tensors().size());
 
   Lines text(1);
   const auto strides = home_strides(a.tensor);
@@ -194,12 +207,8 @@ std::string KernelEmitter::prepared_transformed(NodeId id, const Window& x, std:
     return loop_stride(a, op.loops[static_cast<std::size_t>(l)], strides);
   };
   std::string from, number = "0";
-  text.open("");
-  text.comment(w.tensor(a.tensor).name + ", transformed, by groups of " + op.name + "'s rows");
-  text.line("const Real* const from = static_cast<const Real*>(tensors[" +
-            std::to_string(a.tensor.value) + "]);");
-  text.line("Real* to = static_cast<Real*>(tensors[" + kept + "]) + " +
-            std::to_string(made.offset) + ";");
+  const std::string kept = begin_packing(
+      text, "Real", a.tensor, ", transformed, by groups of " + op.name + "'s rows", made);
   int opened = 1;
   const auto loop = [&](int l) {
     const std::string l_name = "l" + std::to_string(l);
@@ -219,9 +228,11 @@ std::string KernelEmitter::prepared_transformed(NodeId id, const Window& x, std:
   ++opened;
   for (int l : channels) loop(l);
   text.open("for (int64_t i = 0; i < " + std::to_string(group) + "; ++i)");
-  text.line("transform_taps(g + i < " + rows + " ? from + " + from +
-            times(step(x.rows), "(g + i)") + " : nullptr, " + std::to_string(step(taps.row)) +
-            ", " + std::to_string(step(taps.column)) + ", to++, " + std::to_string(place) + ");");
+  const auto between = [&](int l) { return std::to_string(l < 0 ? 0 : step(l)); };
+  text.line("transform_taps<" + std::to_string(taps.down) + ", " + std::to_string(taps.across) +
+            ">(g + i < " + rows + " ? from + " + from + times(step(x.rows), "(g + i)") +
+            " : nullptr, " + between(taps.row) + ", " + between(taps.column) + ", to++, " +
+            std::to_string(place) + ");");
   text.close();
   for (int l : channels) (void)l, text.close(), --opened;
   text.close(), --opened;
@@ -229,8 +240,7 @@ std::string KernelEmitter::prepared_transformed(NodeId id, const Window& x, std:
   for (; opened > 0; --opened) text.close();
   made.text = text.text();
   const std::string row = "(" + s.at[static_cast<std::size_t>(x.rows)] + ")";
-  return "static_cast<const Real*>(tensors[" + kept + "]) + " + std::to_string(made.offset) +
-         " + " + std::to_string(panel) + " * (" + number + ") + " + row + " * " +
+  return kept + " + " + std::to_string(panel) + " * (" + number + ") + " + row + " * " +
          std::to_string(steps) + ", " + std::to_string(group * steps) + ", " +
          std::to_string(place);
 }

@@ -298,16 +298,25 @@ class KernelEmitter : private RangeEmitter {
   // emit_transformed.cpp
   /// Loops of the depth.
   struct Taps {
-    int row = -1, column = -1;
+    int row = -1, column = -1;  ///< -1: the dimension has one tap
+    std::int64_t down = 1, across = 1;
   };
   std::optional<Taps> neighbours(NodeId id, const Window& x, const SymRanges& ranges) const;
-  TransformedWindow transformed_of(NodeId id, const Window& x, const SymRanges& ranges) const;
+  TransformedWindow transformed_of(NodeId id, const Window& x, const Taps& taps,
+                                   const SymRanges& ranges) const;
   bool goes_transformed(NodeId id, const Window& x, const SymRanges& ranges);
   void read_transformed(NodeId id, const Window& x, const Surroundings& s, const SymRanges& ranges);
   std::string prepared_transformed(NodeId id, const Window& x, std::int64_t group,
                                    const Surroundings& s, const SymRanges& ranges);
 
   // emit_prepared.cpp
+  /// An operand that never changes, packed once for all runs.
+  struct Prepared {
+    std::int64_t offset = 0, elements = 0;  ///< in the memory that is kept
+    std::string text;                       ///< that packs it
+  };
+  std::string begin_packing(Lines& text, const std::string& type, TensorId of,
+                            const std::string& how, const Prepared& made) const;
   bool can_prepare(NodeId id, const Window& x, const SymRanges& ranges) const;
   std::string prepared_left(NodeId id, const Window& x, std::int64_t group, const Surroundings& s,
                             const SymRanges& ranges);
@@ -351,12 +360,6 @@ class KernelEmitter : private RangeEmitter {
   struct Kept {
     std::int64_t bytes = 0, offset = 0;
     std::size_t rank = 0;  ///< of the tensor that it is made from
-  };
-
-  /// An operand that never changes, packed once for all runs.
-  struct Prepared {
-    std::int64_t offset = 0, elements = 0;  ///< in the memory that is kept
-    std::string text;                       ///< that packs it
   };
 
   Program& p_;

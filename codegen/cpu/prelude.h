@@ -23,7 +23,7 @@ struct PreludeOptions {
   bool products = false;          ///< some operator is a matrix product
   bool windows = false;           ///< some right operand is read through a window
   bool lines = false;             ///< of these, some by lines of points
-  bool transformed = false;       ///< of these, some of 3 x 3 taps that are transformed
+  bool transformed = false;       ///< of these, some whose taps are transformed
   bool bytes = false;             ///< of these, some of whole numbers of 8 bits
   bool vectors = false;           ///< some operator runs on vectors of points
   bool vectors_of_bytes = false;  ///< of these, some load or store whole numbers of 8 bits
@@ -74,7 +74,7 @@ std::string window_text();
 /// `convolve_lines<MI, NI, STEP, M, N, Once>`: the same with vectors along the points; after
 /// window_text and vector_functions_text.
 std::string lines_of_points_text();
-/// `convolve_transformed<MI, NI, M, N>`: the same of 3 x 3 taps by minimal filtering; after
+/// `convolve_transformed<MI, NI, DOWN, ACROSS, M, N>`: the same by minimal filtering; after
 /// lines_of_points_text.
 std::string transformed_text();
 /// `convolve_bytes<MI, NI, STEP, M, N>`: the same of whole numbers of 8 bits; after

@@ -6,7 +6,8 @@
 Files: those given, else the light models in the onnx package's wheel; --no-files: none. Drawn networks (--networks N
 of each family in drawn_networks.py): convolutional, dense layers, transformers, recurrent. Drawn layers by seed
 (--drawn N), each a file of its own: plain, strided, dilated, grouped, depthwise with multipliers, 1 x 1, odd
-sizes, batches of one to eight, poolings, with or without a bias and an activation. Drawn windows (--windows N):
+sizes, batches of one to eight, poolings, with or without a bias and an activation. Drawn convolutions
+(--convolutions N): wider ranges of sizes, channels and images. Drawn windows (--windows N):
 depthwise convolutions and poolings whose taps, strides, dilations, paddings and sides all differ by dimension. Each file runs --rounds times
 as `tilewright run FILE --profile` with --beside this Python, in which ours and onnxruntime's runs take turns, on
 one and on two threads. The least seconds of each side are compared: what else the machine does only adds. Load averages before and after stand beside every row. `--machine`: of `tilewright calibrate -o`.
@@ -84,6 +85,48 @@ def layer(seed):
     graph = helper.make_graph(nodes, f"{form}_{seed}", [x], [y], weights)
     return onnx.shape_inference.infer_shapes(
         helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+
+
+def convolution(seed):
+    """A drawn convolution as a model, over wider ranges than a layer: kernels of one to seven, not always square, three to
+    512 channels, images of 7 to 224, at most 1.5 thousand million multiply-adds."""
+    rng = numpy.random.default_rng([seed, 26])
+
+    def pick(*values):
+        return values[int(rng.integers(len(values)))]
+
+    def about(low, high):  # small ones as often as large ones
+        return round(math.exp(rng.uniform(math.log(low), math.log(high))))
+
+    while True:
+        size = [pick(1, 1, 2, 3, 3, 3, 4, 5, 6, 7)] * 2
+        if pick(False, False, False, True):
+            size[pick(0, 1)] = pick(1, 3, 5, 7)
+        stride, batch = pick(1, 1, 2), pick(1, 1, 1, 2, 4)
+        dilation = pick(1, 1, 1, 1, 1, 1, 2, 3) if stride == 1 and max(size) > 1 else 1
+        groups = pick(1, 1, 1, 1, 1, 2, 4)
+        channels, out = (groups * max(3 // groups, about(3, 512) // groups), groups * max(1, about(8, 512) // groups))
+        side = [about(7, 224)] * 2
+        if pick(False, False, True):
+            side[1] = about(7, 224)
+        pads = [pick(0, dilation * (s - 1) // 2, dilation * (s - 1) // 2) for s in size]
+        points = [(side[d] + 2 * pads[d] - dilation * (size[d] - 1) - 1) // stride + 1 for d in (0, 1)]
+        if min(points) > 0 and batch * out * channels // groups * size[0] * size[1] * points[0] * points[1] <= 1.5e9:
+            break
+    drawn = rng.uniform(-1, 1, [out, channels // groups, *size]) / math.sqrt(channels // groups * size[0] * size[1])
+    weights = [numpy_helper.from_array(drawn.astype("f4"), "w"),
+               numpy_helper.from_array(rng.uniform(-1, 1, [out]).astype("f4"), "b")]
+    relu = pick(False, True)
+    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c" if relu else "y"], group=groups, kernel_shape=size,
+                              strides=[stride] * 2, dilations=[dilation] * 2, pads=pads * 2)]
+    if relu:
+        nodes.append(helper.make_node("Relu", ["c"], ["y"]))
+    name = (f"convolution_{seed}_{size[0]}x{size[1]}_s{stride}_d{dilation}_p{pads[0]}x{pads[1]}_g{groups}"
+            f"_{batch}x{channels}x{side[0]}x{side[1]}_to_{out}")
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, channels, *side])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    return onnx.shape_inference.infer_shapes(helper.make_model(
+        helper.make_graph(nodes, name, [x], [y], weights), opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
 
 
 def window(seed):
@@ -187,7 +230,7 @@ def summary(rows, kind, threads):
 
 
 def summaries(a, rows):
-    return [s for kind in ("network", "drawn network", "drawn layer", "drawn window") for t in a.threads if (s := summary(rows, kind, t))]
+    return [s for kind in ("network", "drawn network", "drawn layer", "drawn convolution", "drawn window") for t in a.threads if (s := summary(rows, kind, t))]
 
 
 def write(a, rows, commands):
@@ -213,6 +256,7 @@ def main():
     p.add_argument("--networks", type=int, default=0, help="drawn networks of each family")
     p.add_argument("--drawn", type=int, default=24, help="layers")
     p.add_argument("--quantised", action="store_true", help="drawn files as onnxruntime quantises them to 8 bits")
+    p.add_argument("--convolutions", type=int, default=0, help="convolutions over wider ranges than layers")
     p.add_argument("--windows", type=int, default=0, help="windows that slide over each channel alone")
     p.add_argument("--seed", type=int, default=1, help="of the first drawn layer")
     p.add_argument("--kernels", action="store_true", help="keep each kernel's predicted and measured seconds")
@@ -228,7 +272,8 @@ def main():
                 path = os.path.join(folder, f"{family.__name__}_{seed}.onnx")
                 onnx.save(drawn_networks.make(family, seed), path)
                 work.append(("drawn network", path, f"{family.__name__}_{seed}"))
-        drawn = [("drawn layer", layer, a.drawn), ("drawn window", window, a.windows)]
+        drawn = [("drawn layer", layer, a.drawn), ("drawn convolution", convolution, a.convolutions),
+                 ("drawn window", window, a.windows)]
         for kind, make, count in drawn:
             for seed in range(a.seed, a.seed + count):
                 model = make(seed)

@@ -360,7 +360,7 @@ double Compute::by_points(const Product& x, const ProductBox& box) const {
                .near = kRowsNear * (r_.caches.empty() ? 48 << 10 : r_.caches.front().capacity)}));
 }
 
-/// Seconds of all products of 3 x 3 taps that are transformed once for all runs; nothing where the
+/// Seconds of all products of taps that are transformed once for all runs; nothing where the
 /// CPU target does not do that (codegen/cpu/emit_transformed.cpp).
 std::optional<ProductSeconds> Compute::by_transform(const Product& x, const ProductBox& box) const {
   const Operator& op = w_.op(n_.op);
@@ -375,31 +375,46 @@ std::optional<ProductSeconds> Compute::by_transform(const Product& x, const Prod
         w_.is_reduction(n_.op, loop) &&
         extents_[static_cast<std::size_t>(l)] != w_.loop(loop).extent)
       return std::nullopt;
-  int outer = -1, windows = 0;
+  // The last dimension has the columns; one of the others has the rows, with taps or the longest
+  // without any.
+  const int rows_loop = rows_of_window(x);
+  int outer = -1;
+  std::int64_t down = 1, across = 1;
   for (const Affine& index : b.index) {
     if (index.gathered >= 0) return std::nullopt;
-    if (index.terms.size() < 2) continue;
     int points = -1;
-    bool three = false;
+    std::int64_t taps = 1;
     for (const Term& t : index.terms) {
-      if (t.coefficient != 1) return std::nullopt;
       if (!w_.is_reduction(n_.op, t.loop))
         points = local(t.loop);
       else
-        three = w_.loop(t.loop).extent == 3;
+        taps = w_.loop(t.loop).extent;
     }
-    if (index.terms.size() > 2 || points < 0 || !three) return std::nullopt;
-    if (points != x.columns) outer = points;
-    ++windows;
+    const bool window = index.terms.size() == 2 && points >= 0;
+    if (points < 0 || (!window && points != x.columns && points != rows_loop)) continue;
+    if (index.terms.size() > 2 ||
+        std::ranges::any_of(index.terms, [](const Term& t) { return t.coefficient != 1; }))
+      return std::nullopt;
+    if (points == x.columns) {
+      across = taps;
+    } else if (window) {
+      if (down > 1) return std::nullopt;
+      outer = points, down = taps;
+    } else if (outer < 0) {
+      outer = points;
+    }
   }
-  if (windows != 2 || outer < 0) return std::nullopt;
+  const double channels = box.depth / static_cast<double>(down * across);
+  if (outer < 0 || !can_transform(down, across, channels)) return std::nullopt;
   const double height = most(outer), rows = most(x.rows);
   const auto all = w_.loop(op.loops[static_cast<std::size_t>(x.rows)]).extent;
   TransformedWindow window{
       .rows = rows,
       .width = most(x.columns),
       .height = height,
-      .channels = box.depth / 9,
+      .channels = channels,
+      .down = down,
+      .across = across,
       .begins = static_cast<std::int64_t>(rows) < all ? static_cast<std::int64_t>(rows) : 0,
       .lanes = r_.lanes,
       .registers = r_.registers,
@@ -409,9 +424,11 @@ std::optional<ProductSeconds> Compute::by_transform(const Product& x, const Prod
   if (r_.caches.size() > 1) window.near = r_.caches[1].capacity;
   const TransformedBands bands = bands_of_transformed(window);
   const double times = box.outer > 1 ? box.times : std::max(1.0, box.times / height);
-  return ProductSeconds{.seconds = times * r_.cycle * bands.cycles,
-                        .passes = static_cast<double>(bands.bands),
-                        .larger = kTransformedPlaces / 9.0};
+  return ProductSeconds{
+      .seconds = times * r_.cycle * bands.cycles,
+      .passes = static_cast<double>(bands.bands),
+      .larger = static_cast<double>(places_of_taps(down) * places_of_taps(across)) /
+                static_cast<double>(down * across)};
 }
 
 BufferId Compute::buffer_read(int input) const {

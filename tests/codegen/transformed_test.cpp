@@ -1,5 +1,5 @@
-// Convolutions of 3 x 3 taps by minimal filtering: channels, rows, images, paddings, groups and
-// tiles are drawn, in f32 and f64, and what follows the sums.
+// Convolutions by minimal filtering: taps, channels, rows, images, paddings, groups and tiles are
+// drawn, in f32 and f64, and what follows the sums.
 #include <gmock/gmock.h>
 
 #include <limits>
@@ -20,27 +20,33 @@ struct Drawn {
   int threads = 1;
 };
 
-/// A sum over channels and nine taps, with what may follow it.
+/// A sum over channels and taps, with what may follow it.
 Drawn drawn(std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto pick = [&](std::int64_t low, std::int64_t high) {
     return low + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(high - low + 1));
   };
   const std::int64_t n = pick(1, 2), g = pick(0, 3) == 0 ? 2 : 1, o = pick(20, 80);
-  const std::int64_t c = pick(16, 60), y = pick(4, 29), x = pick(4, 41);
-  const std::int64_t above = pick(0, 2), before = pick(0, 2);
+  constexpr std::pair<int, int> kTaps[] = {{3, 3}, {3, 3}, {3, 3}, {5, 5}, {2, 2},
+                                           {1, 3}, {5, 1}, {3, 5}, {2, 3}};
+  const auto [down, across] = kTaps[static_cast<std::size_t>(pick(0, 8))];
+  const std::int64_t c = std::max(down, across) > 3 ? pick(64, 90) : pick(32, 60), y = pick(4, 29),
+                     x = pick(4, 41);
+  const std::int64_t above = pick(0, std::min(down - 1, 2));
+  const std::int64_t before = pick(0, std::min(across - 1, 2));
   const bool followed = pick(0, 2) > 0, joined = followed && pick(0, 1) == 1;
   const auto index = [&](const char* point, const char* tap, std::int64_t begin) {
     return formatted("{}+{}{}", point, tap, begin > 0 ? "-" + std::to_string(begin) : "");
   };
   // Behind the last tap there may be nothing, too.
-  const std::int64_t h = y + 2 - above - pick(0, 2), w = x + 2 - before - pick(0, 2);
+  const std::int64_t h = y + down - 1 - above - pick(0, down - 1);
+  const std::int64_t w = x + across - 1 - before - pick(0, across - 1);
   Drawn d{.f64 = pick(0, 3) == 0, .threads = static_cast<int>(pick(1, 2))};
   d.text = formatted(
-      "name: transformed\ndtype: {}\nloops: {{n: {}, g: {}, o: {}, y: {}, x: {}, c: {}, r: 3, q: "
-      "3}}\ntensors: {{X: [n, g, c, {}, {}]}}\noperators:\n"
+      "name: transformed\ndtype: {}\nloops: {{n: {}, g: {}, o: {}, y: {}, x: {}, c: {}, r: {}, q: "
+      "{}}}\ntensors: {{X: [n, g, c, {}, {}]}}\noperators:\n"
       "  - \"sums: C[n,g,o,y,x] += X[n,g,c,{},{}] * W[g,o,c,r,q]\"\n",
-      d.f64 ? "f64" : "f32", n, g, o, y, x, c, h, w, index("y", "r", above),
+      d.f64 ? "f64" : "f32", n, g, o, y, x, c, down, across, h, w, index("y", "r", above),
       index("x", "q", before));
   if (followed)
     d.text += formatted("  - \"after: D[n,g,o,y,x] = max(C[n,g,o,y,x] + b[g,o]{}, 0)\"\n",
@@ -113,13 +119,16 @@ TEST(Transformed, ComputesWhatIsDrawn) {
 
 /// A point takes nothing of elements outside of its own taps: beside infinity and beside 1e30 what
 /// sees zeros alone is zero.
-TEST(Transformed, PointsTakeTheirOwnTapsAlone) {
+class Taps : public ::testing::TestWithParam<int> {};
+TEST_P(Taps, PointsTakeTheirOwnAlone) {
   if (!cpu::host_runs(cpu::Isa::avx2)) GTEST_SKIP() << "not run by this processor";
-  const Schedule s = schedule_of(
-      "name: far\nloops: {o: 24, y: 13, x: 18, c: 16, r: 3, q: 3}\n"
-      "tensors: {X: [c, 13, 18]}\noperators:\n"
-      "  - \"sums: C[o,y,x] += X[c,y+r-1,x+q-1] * W[o,c,r,q]\"\n",
-      "o/24 y/13 x/18 ( C.sums )");
+  const int taps = GetParam(), before = (taps - 1) / 2, behind = taps - 1 - before;
+  const Schedule s =
+      schedule_of(formatted("name: far\nloops: {{o: 24, y: 13, x: 18, c: 64, r: {}, q: {}}}\n"
+                            "tensors: {{X: [c, 13, 18]}}\noperators:\n"
+                            "  - \"sums: C[o,y,x] += X[c,y+r-{},x+q-{}] * W[o,c,r,q]\"\n",
+                            taps, taps, before, before),
+                  "o/24 y/13 x/18 ( C.sums )");
   const Workload& w = *s.workload;
   auto source = cpu::emit(s, {.isa = cpu::Isa::avx2, .constant = {"W"}});
   ASSERT_TRUE(source.ok()) << source.reason();
@@ -137,12 +146,17 @@ TEST(Transformed, PointsTakeTheirOwnTapsAlone) {
       const auto points = got.arrays[sums.index()].values();
       for (int y = 0; y < 13; ++y)
         for (int x = 0; x < 18; ++x) {
-          const bool sees = std::abs(y - row) <= 1 && std::abs(x - column) <= 1;
+          const auto within = [&](int from, int to) {
+            return to - from >= -before && to - from <= behind;
+          };
+          const bool sees = within(y, row) && within(x, column);
           EXPECT_EQ(points[static_cast<std::size_t>(y * 18 + x)] == 0, !sees)
               << far << " " << row << " " << column << ": " << y << " " << x;
         }
     }
 }
+
+INSTANTIATE_TEST_SUITE_P(Transformed, Taps, ::testing::Values(3, 5));
 
 /// Groups of rows begin where tiles do, bands are all of the tiles, and twice the channels take
 /// about twice as long.

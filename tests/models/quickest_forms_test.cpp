@@ -247,7 +247,7 @@ TEST(PriceOfForms, TransformedTapsTakeWhatAZen3Takes) {
   }
 }
 
-/// Weights that change are not transformed, nor is a tile of some of the channels, or other taps.
+/// Weights that change are not transformed, nor is a tile of some of the channels, or 7 x 7 taps.
 TEST(PriceOfForms, TapsAreTransformedWhereTheirWeightsStay) {
   const auto arithmetic = [](bool constant, const char* tree, int taps = 3) {
     Workload w = workload_from_yaml("name: t\nloops: {o: 64, y: 28, x: 28, c: 64, r: " +
@@ -267,7 +267,8 @@ TEST(PriceOfForms, TapsAreTransformedWhereTheirWeightsStay) {
   const std::string whole = "o/64 y/28 x/28 ( C.Y )", part = "o/64 y/28 x/28 ( c/32 ( C.Y ) )";
   EXPECT_LT(arithmetic(true, whole.c_str()), 0.75 * arithmetic(false, whole.c_str()));
   EXPECT_DOUBLE_EQ(arithmetic(true, part.c_str()), arithmetic(false, part.c_str()));
-  EXPECT_DOUBLE_EQ(arithmetic(true, whole.c_str(), 5), arithmetic(false, whole.c_str(), 5));
+  EXPECT_LT(arithmetic(true, whole.c_str(), 5), 0.75 * arithmetic(false, whole.c_str(), 5));
+  EXPECT_DOUBLE_EQ(arithmetic(true, whole.c_str(), 7), arithmetic(false, whole.c_str(), 7));
 }
 
 /// Keys are turned before the outermost loop that does not move them, once, also where loops within
