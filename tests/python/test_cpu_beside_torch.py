@@ -1,6 +1,7 @@
 """Do the experiments beside torch on processors draw what they say, and sum up what was recorded?"""
 import importlib.machinery
 import importlib.util
+import json
 import math
 import pathlib
 
@@ -39,6 +40,17 @@ def test_contractions_are_summed_up():
     assert said[0].startswith("1 thread: torch takes 1.00 times ours over 2, least 0.25 (ac,cb->ab, seed 2), 1 below 1")
     assert said[1].startswith("not verified: 3") and said[1].endswith("no")
     assert module.summary([row(3, 1.0, 1.0, verified=False)]) == [f"not verified: {3:<7}{'ac,cb->ab':<28}wrong"]
+
+
+def test_recordings_of_contractions_say_what_the_docs_say():
+    module = experiment("contractions")
+    now, before = (json.loads((ROOT / "experiments" / "results" / f"cpu-zen3-contractions{which}.json").read_text(encoding="utf-8"))["rows"]
+                   for which in ("", "-before"))
+    assert {r["equation"] for r in before} == {r["equation"] for r in now}
+    lines = module.summary(now)
+    assert lines[0].startswith("1 thread: torch takes 1.80 times ours over 36, least 0.67") and "29 % off" in lines[0]
+    assert lines[1].startswith("2 threads: torch takes 1.88 times ours over 36, least 0.70") and "38 % off" in lines[1]
+    assert module.summary(before)[0].startswith("1 thread: torch takes 1.01 times ours over 36, least 0.03")
 
 
 def test_functions_are_summed_up():
