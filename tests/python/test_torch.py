@@ -146,6 +146,28 @@ def test_library_modules_are_trained(name, seed):
     assert any(r.programs for r in reports), "\n".join(map(str, reports))
 
 
+def test_whole_numbers_that_no_input_changes_are_constants():
+    """Masks and distances of positions; what an input changes is PyTorch's still."""
+    def attend(q, k, decay):
+        at = torch.arange(q.shape[0])
+        away = (at[:, None] - at[None, :]).clamp(min=0)
+        scores = (q @ k.T) * decay ** away
+        return scores.masked_fill(at[:, None] < at[None, :], 0) @ k
+
+    def looked_up(table, i):
+        return torch.relu(table[(i + 1) % table.shape[0]])
+    inputs = torch.randn(23, 9), torch.randn(23, 9), torch.tensor(0.9)
+    for f, given, left in ((attend, inputs, []), (looked_up, (torch.randn(5, 7), torch.tensor([4, 0, 2])), ["add", "remainder"])):
+        backend.clear_reports()
+        torch._dynamo.reset()
+        with torch.no_grad():
+            run = torch.compile(f, backend="tilewright")
+            assert_same(run(*given), f(*given), f.__name__)
+            assert_same(run(*given), f(*given), f.__name__)
+        (report,) = backend.reports()
+        assert [line.split(":")[0] for line in report.in_torch] == left and len(report.programs) == 1, report
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_types(dtype):
     module = torch.nn.Sequential(torch.nn.Linear(12, 16), torch.nn.ReLU(), torch.nn.Linear(16, 5)).to(dtype)

@@ -200,7 +200,8 @@ class _Coverage:
             return f"types {' and '.join(sorted(floats))} in one operator"
         if floats - set(_TYPES):
             return f"the cpu target emits {', '.join(_TYPES)}; not {floats.pop()}"
-        if any(m.dtype not in FLOATS and m.dtype != "bool" for u in used for m in _metas(u)):
+        whole = any(m.dtype not in FLOATS and m.dtype != "bool" for u in used for m in _metas(u))
+        if whole and node.name not in self.constant:  # numbers that no input changes are known
             return "whole numbers are computed by PyTorch, in 64 bits"
         if node.name in self.constant:
             return None
