@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/units.h"
 #include "core/lowering/product_loads.h"
 
 namespace tilewright {
