@@ -405,13 +405,7 @@ Result<Workload> with_channels_last(const Workload& w, std::string_view text) {
   WorkloadSpec spec = w.spec();
   const Names changing = rewrite::split(text, ';');
   for (const std::string_view name : changing) {
-    const auto op = w.find_op(name);
-    if (!op)
-      throw InputError({.field = "rewrite",
-                        .value = "'" + std::string(name) + "'",
-                        .problem = "is no operator of the workload",
-                        .accepted = "channels-last:OP;OP"});
-    if (!to_change(w.spec(), w.op(*op)))
+    if (!to_change(w.spec(), w.op(rewrite::operator_named(w, name, "channels-last:OP;OP"))))
       return Reason{
           formatted("operator {} is no convolution of one group, with as many channels as 16 bytes "
                     "have or few beside a row of its window, that are not last yet",

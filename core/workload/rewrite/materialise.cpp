@@ -414,13 +414,7 @@ Result<Workload> with_matrices(const Workload& w, std::string_view text) {
   WorkloadSpec spec = w.spec();
   const auto names = rewrite::split(text, ';');
   for (const std::string_view name : names) {
-    const auto op = w.find_op(name);
-    if (!op)
-      throw InputError({.field = "rewrite",
-                        .value = "'" + std::string(name) + "'",
-                        .problem = "is no operator of the workload",
-                        .accepted = "materialise-matrices:OP;OP"});
-    if (!to_matrices(w, *op))
+    if (!to_matrices(w, rewrite::operator_named(w, name, "materialise-matrices:OP;OP")))
       return Reason{
           formatted("operator {} is no product of which an operand or the result lies "
                     "otherwise than a matrix",

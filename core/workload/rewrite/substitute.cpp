@@ -251,6 +251,14 @@ std::vector<std::string_view> split(std::string_view text, char at) {
   return parts;
 }
 
+OpId operator_named(const Workload& w, std::string_view name, const std::string& accepted) {
+  if (const auto op = w.find_op(name)) return *op;
+  throw InputError({.field = "rewrite",
+                    .value = "'" + std::string(name) + "'",
+                    .problem = "is no operator of the workload",
+                    .accepted = accepted});
+}
+
 void drop_unread(Operator& op) {
   const std::vector<Access> old = std::move(op.inputs);
   op.inputs.clear();

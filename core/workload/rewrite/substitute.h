@@ -48,6 +48,8 @@ std::string unused(const Items& items, const std::string& wanted) {
 
 /// The parts of an argument that stand between these letters.
 std::vector<std::string_view> split(std::string_view text, char at);
+/// Throws InputError for a name that the workload has no operator of.
+OpId operator_named(const Workload& w, std::string_view name, const std::string& accepted);
 /// Only what an expression mentions, or what that is gathered by, stays an input of the operator.
 void drop_unread(Operator& op);
 /// One more loop, of this name or one like it.
