@@ -222,12 +222,9 @@ double Compute::elements_apart(const Product& x, const ProductBox& box) const {
   if (x.columns < 0 || x.depth < 0 || box.outer > 1 || r_.caches.empty()) return 0;
   const Operator& op = w_.op(n_.op);
   const auto stride = [&](const Access& a, int local) {
-    std::int64_t sum = 0, inner = 1;
-    for (std::size_t d = a.index.size(); local >= 0 && d-- > 0;
-         inner *= w_.tensor(a.tensor).shape[d])
-      for (const Term& t : a.index[d].terms)
-        if (t.loop == op.loops[static_cast<std::size_t>(local)]) sum += t.coefficient * inner;
-    return std::abs(sum);
+    return local < 0
+               ? 0
+               : std::abs(places_.stride_at_home(a, op.loops[static_cast<std::size_t>(local)]));
   };
   double cycles = 0;
   const Access& b = op.inputs[static_cast<std::size_t>(x.right)];

@@ -205,6 +205,15 @@ bool Places::packed_once(const ReadRef& read) const {
   return p && read.input == (p->window ? p->left : p->right);
 }
 
+std::int64_t Places::stride_at_home(const Access& a, LoopId loop) const {
+  const std::vector<std::int64_t>& shape = w_.tensor(a.tensor).shape;
+  std::int64_t sum = 0, inner = 1;
+  for (std::size_t d = a.index.size(); d-- > 0; inner *= shape[d])
+    for (const Term& t : a.index[d].terms)
+      if (t.loop == loop) sum += t.coefficient * inner;
+  return sum;
+}
+
 /// How the rows of a product's right operand lie at home, and the micro-kernel that reads them;
 /// none: its columns do not follow one another there.
 std::optional<Places::RightRows> Places::right_rows(const ReadRef& read,
@@ -216,11 +225,7 @@ std::optional<Places::RightRows> Places::right_rows(const ReadRef& read,
   const Access& b = op.inputs[static_cast<std::size_t>(p->right)];
   const Tensor& tensor = w_.tensor(b.tensor);
   const auto stride_of = [&](int local) {
-    std::int64_t sum = 0, stride = 1;
-    for (std::size_t d = b.index.size(); d-- > 0; stride *= tensor.shape[d])
-      for (const Term& t : b.index[d].terms)
-        if (t.loop == op.loops[static_cast<std::size_t>(local)]) sum += t.coefficient * stride;
-    return sum;
+    return stride_at_home(b, op.loops[static_cast<std::size_t>(local)]);
   };
   if (stride_of(p->columns) != 1) return std::nullopt;
   const auto most = [&](int l) { return l < 0 ? 1 : extents[static_cast<std::size_t>(l)]; };

@@ -59,6 +59,8 @@ class Places {
   double bytes_of_box(TensorId t, const Box& box, bool home) const;
   /// Rows of a box of the tensor that lie apart.
   double rows_of_box(TensorId t, const Box& box) const;
+  /// Elements from one iteration of the loop to the next, where the tensor lies at home.
+  std::int64_t stride_at_home(const Access& a, LoopId loop) const;
   double line() const { return r_.caches.empty() ? 64 : r_.caches.front().line; }
 
   /// Elements of a row of a box, at least one.

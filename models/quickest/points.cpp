@@ -98,14 +98,11 @@ Compute::Apart Compute::between_neighbours(int input) const {
   const Operator& op = w_.op(n_.op);
   const Access& a = op.inputs[static_cast<std::size_t>(input)];
   if (r_.caches.empty() || is_gather(a) || !places_.in_place(buffer_read(input))) return {};
-  const Tensor& tensor = w_.tensor(a.tensor);
-  const double element = static_cast<double>(size_of(tensor.dtype)), line = r_.caches.front().line;
+  const double element = static_cast<double>(size_of(w_.tensor(a.tensor).dtype)),
+               line = r_.caches.front().line;
   const auto step = [&](int l) {  // in bytes
-    std::int64_t sum = 0, inner = 1;
-    for (std::size_t d = a.index.size(); d-- > 0; inner *= tensor.shape[d])
-      for (const Term& t : a.index[d].terms)
-        if (t.loop == op.loops[static_cast<std::size_t>(l)]) sum += t.coefficient * inner;
-    return element * static_cast<double>(std::abs(sum));
+    const LoopId loop = op.loops[static_cast<std::size_t>(l)];
+    return element * static_cast<double>(std::abs(places_.stride_at_home(a, loop)));
   };
   // From the innermost loop on: vectors, and then the others as they stand.
   std::vector<int> order;
