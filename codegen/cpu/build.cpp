@@ -89,11 +89,14 @@ Result<Loaded> compile_and_load(std::span<const Source> sources, const BuildOpti
     for (const char* w :
          {"-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-g1", "-O1"})
       words.emplace_back(w);
+  words.emplace_back("-fPIC");
+  std::vector<std::string> link = words;
+  for (const char* w : {"-c", "-o", "kernel.o", "kernel.cpp"}) words.emplace_back(w);
   // As needed: code that uses nothing of the C++ runtime library does not load it.
-  for (const char* w : {"-shared", "-fPIC", "-Wl,--as-needed", "-o"}) words.emplace_back(w);
-  words.push_back(object.string());
-  words.push_back((dir.path() / "kernel.cpp").string());
-  if (auto reason = run_program(words, dir.path() / "log")) return *reason;
+  for (const char* w : {"-shared", "-Wl,--as-needed", "-o", "kernel.so", "kernel.o"})
+    link.emplace_back(w);
+  for (const std::vector<std::string>* step : {&words, &link})
+    if (auto reason = run_program(*step, dir.path() / "log", {}, dir.path())) return *reason;
   if (!options.object.empty()) {
     std::error_code error;
     fs::copy_file(object, options.object, fs::copy_options::overwrite_existing, error);

@@ -121,7 +121,7 @@ bool under_address_sanitizer() {
 }
 
 std::optional<Reason> run_program(const std::vector<std::string>& words, const fs::path& log,
-                                  const std::vector<std::string>& environment) {
+                                  const std::vector<std::string>& environment, const fs::path& in) {
   std::vector<std::string> arguments = words, all = environment;
   if (under_address_sanitizer()) all.emplace_back("LD_PRELOAD=");  // it is for this process alone
   std::vector<std::string> variables = environment_with(std::move(all));
@@ -131,8 +131,13 @@ std::optional<Reason> run_program(const std::vector<std::string>& words, const f
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_adddup2(&actions, 1, 2);
+  // Names are of this process's directory: the log is open before the other is entered.
+  const std::string program =
+      in.empty() ? words.front() : fs::absolute(find_program(words.front())).string();
+  if (!in.empty()) posix_spawn_file_actions_addchdir_np(&actions, in.c_str());
   pid_t child = 0;
-  const int failed = posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), envp.data());
+  const int failed =
+      posix_spawnp(&child, program.c_str(), &actions, nullptr, argv.data(), envp.data());
   posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) return Reason{words.front() + " does not start: " + std::strerror(failed)};
   int status = 0;

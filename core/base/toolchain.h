@@ -36,11 +36,13 @@ Result<std::vector<std::string>> compiler_command(const std::string& asked);
 /// Whether this process runs under AddressSanitizer, built in or preloaded. Kernels that are built
 /// for it are then checked, too, and each tensor lies in memory of its own, of its exact size.
 bool under_address_sanitizer();
-/// Runs a program to its end, its output in `log`, `environment` ("NAME=value") in place of what this
-/// process has of those names. Nothing where it succeeded; else the first line of the output that
-/// says "error".
+/// Runs a program to its end in the directory `in` (where empty, in this process's), its output in `log`,
+/// `environment` ("NAME=value") in place of what this process has of those names. Nothing where it
+/// succeeded; else the first line of the output that says "error". A compiler that runs in the
+/// directory of its source is given no name that differs from run to run, so that ccache knows it again.
 std::optional<Reason> run_program(const std::vector<std::string>& words,
                                   const std::filesystem::path& log,
-                                  const std::vector<std::string>& environment = {});
+                                  const std::vector<std::string>& environment = {},
+                                  const std::filesystem::path& in = {});
 
 }  // namespace tilewright

@@ -122,17 +122,15 @@ Result<std::shared_ptr<Image>> Image::build(const Program& program, const BuildO
   std::vector<std::string> words = *command;
   if (under_address_sanitizer()) words.insert(words.end(), std::begin(kChecked), std::end(kChecked));
   words.insert(words.end(), std::begin(kFlags), std::end(kFlags));
-  for (const fs::path& p : {dir / "kernel.o", dir / "tilewright_entry.cpp"})
-    words.push_back(p.string());
-  if (auto reason = run_program(words, dir / "log")) return *reason;
+  for (const char* w : {"kernel.o", "tilewright_entry.cpp"}) words.emplace_back(w);
+  if (auto reason = run_program(words, dir / "log", {}, dir)) return *reason;
   // Linked without -fsanitize=thread: the hooks are in the object itself.
   words = *command;
   if (under_address_sanitizer()) words.insert(words.end(), std::begin(kChecked), std::end(kChecked));
   for (const char* w : {"-shared", "-Wl,-Bsymbolic", "-Wl,-z,now", "-Wl,-z,defs", "-o"})
     words.emplace_back(w);
-  for (const fs::path& p : {dir / "kernel.so", dir / "kernel.o"}) words.push_back(p.string());
-  words.emplace_back("-lm");
-  if (auto reason = run_program(words, dir / "log")) return *reason;
+  for (const char* w : {"kernel.so", "kernel.o", "-lm"}) words.emplace_back(w);
+  if (auto reason = run_program(words, dir / "log", {}, dir)) return *reason;
   if (auto reason = image->load(program)) return *reason;
   return image;
 }
