@@ -3,6 +3,7 @@
 
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "codegen/cpu/cpu.h"
 
@@ -53,6 +54,10 @@ std::string lanes_text(int vector_bytes, bool f64);
 /// The functions of an expression on vectors, by the names that they have for a number, and
 /// `across_sum` and the like, which join lanes; after lanes_text and the prelude's functions.
 std::string vector_functions_text(int vector_bytes, bool f64);
+/// Its part that is computed by polynomials: exponentials, logarithms, sines, tanh, erf, powers.
+std::string functions_text(bool f64);
+/// `text` with `to` wherever it has `from`.
+std::string replaced(std::string text, std::string_view from, const std::string& to);
 /// Loads and stores of vectors of f32 whose elements lie in 8 bits; after vector_functions_text.
 std::string vectors_of_bytes_text(int vector_bytes);
 /// `copy_plane<STEP, PHASES>`: a band of an image with its edges filled in; after

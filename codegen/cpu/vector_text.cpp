@@ -1,5 +1,5 @@
-// Vectors in emitted programs: their lanes, functions on them (an exponential of our own), sums and
-// extremes across them.
+// Vectors in emitted programs: their lanes, what hardware does with them, sums and extremes across
+// them.
 #include "codegen/cpu/cpu.h"
 #include "codegen/cpu/prelude.h"
 
@@ -98,6 +98,19 @@ constexpr const char* kStorePart64 =
 }
 )";
 
+// Whole numbers in lanes lie in the last bits of such a sum: 64-bit integers are converted by no
+// instruction of AVX2.
+constexpr const char* kBits = R"(
+typedef UNSIGNED Bits __attribute__((vector_size(sizeof(Vector))));
+constexpr int kMantissa = sizeof(Real) == 4 ? 23 : 52, kBias = sizeof(Real) == 4 ? 127 : 1023;
+constexpr Real kWhole = Real(3) * Real(int64_t{1} << (kMantissa - 1));
+// Of whole numbers in [-2^20, 2^20], modulo 2^20 at least.
+TILEWRIGHT_TARGET inline Bits bits_of_whole(Vector n) { return (Bits)(n + kWhole); }
+TILEWRIGHT_TARGET inline Vector power_of_two(Vector n) {
+  return (Vector)((Bits)(n + (kWhole + Real(kBias))) << kMantissa);
+}
+)";
+
 constexpr const char* kHardware512 = R"(
 // Of `v` the first lanes, of `other` the rest.
 TILEWRIGHT_TARGET inline Vector first_of(Lanes lanes, Vector v, Vector other) {
@@ -124,6 +137,10 @@ TILEWRIGHT_TARGET inline Vector nearest_integer(Vector a) {
 // a * 2^n, rounded once.
 TILEWRIGHT_TARGET inline Vector times_power_of_two(Vector a, Vector n) {
   return (Vector)_mm512_scalef_SUFFIX((REGISTER)a, (REGISTER)n);
+}
+// Whether a lane of `a` is above that of `b`; NaN is not.
+TILEWRIGHT_TARGET inline bool any_above(Vector a, Vector b) {
+  return _mm512_cmp_SUFFIX_mask((REGISTER)a, (REGISTER)b, _CMP_GT_OQ) != 0;
 }
 )";
 
@@ -152,10 +169,17 @@ TILEWRIGHT_TARGET inline Vector nearest_integer(Vector a) {
 }
 // a * 2^n in two steps, since 2^n itself may be out of range.
 TILEWRIGHT_TARGET inline Vector times_power_of_two(Vector a, Vector n) {
-  typedef INTEGER Integers __attribute__((vector_size(32)));
-  const Integers whole = __builtin_convertvector(n, Integers), half = whole >> 1;
-  return a * (Vector)((half + BIAS) << MANTISSA) *
-         (Vector)((whole - half + BIAS) << MANTISSA);
+  if constexpr (sizeof(Real) == 8) {
+    const Vector half = nearest_integer(n * Real(0.5));
+    return a * power_of_two(half) * power_of_two(n - half);
+  }
+  typedef std::int32_t Integers __attribute__((vector_size(32)));
+  const Integers whole = (Integers)_mm256_cvtps_epi32((__m256)n), half = whole >> 1;
+  return a * (Vector)((half + kBias) << kMantissa) * (Vector)((whole - half + kBias) << kMantissa);
+}
+// Whether a lane of `a` is above that of `b`; NaN is not.
+TILEWRIGHT_TARGET inline bool any_above(Vector a, Vector b) {
+  return _mm256_movemask_SUFFIX(_mm256_cmp_SUFFIX((REGISTER)a, (REGISTER)b, _CMP_GT_OQ)) != 0;
 }
 )";
 
@@ -247,62 +271,6 @@ TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector between(const Real* p, int64_t index,
 }
 )";
 
-// f32: a polynomial of degree 6, within 3.1e-9 of e^r on |r| <= ln(2)/2, relative (fitted by
-// iteratively reweighted least squares). f64: the Taylor polynomial of degree 13, within 4.3e-18.
-constexpr const char* kExponential = R"(
-// e^x = 2^n e^r with n = round(x / ln 2), |r| <= ln(2) / 2. The high part of ln 2 times n is exact.
-// Off by less than one unit in the last place; 0 and infinity where e^x is out of range. What is 0 is
-// not computed: a result that underflows takes some processors as long as a hundred others.
-TILEWRIGHT_TARGET inline Vector f_exp(Vector x) {
-  const auto gone = x < splat(EXP_LOW);  // NaN is not, and stays what it is
-  x = min_or_first(gone ? splat(0) : x, splat(EXP_HIGH));
-  const Vector n = nearest_integer(x * Real(1.44269504088896340736));
-  const Vector r = fused(n, splat(-LN2_LOW), fused(n, splat(-LN2_HIGH), x));
-  constexpr Real kTerms[] = {EXP_TERMS, 1, 1};
-  Vector e = splat(kTerms[0]);
-  for (int i = 1; i < static_cast<int>(sizeof(kTerms) / sizeof(Real)); ++i)
-    e = fused(e, r, splat(kTerms[i]));
-  return gone ? splat(0) : times_power_of_two(e, n);
-}
-)";
-
-// Fitted by iteratively reweighted least squares, relative: tanh(x) = x + x^3 p(x^2) for |x| < 5/8,
-// within 4.4e-9; erf(x) = x + x p(x^2) for |x| < 1, within 1.3e-9; log(1 - erf(x)) = x p(x) for x
-// from 1 to 4.3, where erf(x) is 1, within 3.7e-10 of erf(x).
-constexpr const char* kHyperbolic = R"(
-// Terms of a polynomial, the highest first.
-template <int N>
-TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector polynomial(const Real (&terms)[N], Vector x) {
-  Vector p = splat(terms[0]);
-  for (int i = 1; i < N; ++i) p = fused(p, x, splat(terms[i]));
-  return p;
-}
-// Both are off by less than three units in the last place; NaN stays what it is.
-TILEWRIGHT_TARGET inline Vector f_tanh(Vector x) {
-  constexpr Real kNear[] = {-0.005704990588128567f, 0.020639091730117798f, -0.05373971536755562f,
-                            0.13331441581249237f, -0.3333328068256378f};
-  const Vector z = x * x, t = f_abs(x);
-  const Vector near = fused(x * z, polynomial(kNear, z), x);
-  const Vector far = Real(1) - Real(2) / (f_exp(t + t) + Real(1));
-  return t < splat(0.625f) ? near : (x < splat(0) ? -far : far);
-}
-TILEWRIGHT_TARGET inline Vector f_erf(Vector x) {
-  constexpr Real kNear[] = {7.854009163565934e-05f, -0.0008010242017917335f, 0.005188333801925182f,
-                            -0.026853814721107483f, 0.1128358542919159f, -0.3761262595653534f,
-                            0.12837916612625122f};
-  constexpr Real kFar[] = {-1.4133821423456538e-05f, 0.00035233201924711466f,
-                           -0.003764659631997347f, 0.024025507271289825f, -0.10654909908771515f,
-                           -0.6349583268165588f, -1.128697156906128f};
-  const Vector a = f_abs(x), t = min_or_first(a, splat(4.3f));
-  const Vector near = fused(x, polynomial(kNear, x * x), x);
-  const Vector far = Real(1) - f_exp(t * polynomial(kFar, t));
-  return a < splat(1) ? near : (x < splat(0) ? -far : far);
-}
-TILEWRIGHT_TARGET inline Vector f_gelu(Vector a) {
-  return Real(0.5) * a * (Real(1) + f_erf(a * Real(0.70710678118654752440)));
-}
-)";
-
 constexpr const char* kVectorFunctions = R"(
 TILEWRIGHT_TARGET inline Vector f_add(Vector a, Vector b) { return a + b; }
 TILEWRIGHT_TARGET inline Vector f_sub(Vector a, Vector b) { return a - b; }
@@ -323,7 +291,6 @@ TILEWRIGHT_TARGET inline Vector f_min(Vector a, Vector b) {
   return b != b ? b : min_or_first(a, b);
 }
 TILEWRIGHT_TARGET inline Vector f_relu(Vector a) { return max_or_first(a, splat(0)); }
-TILEWRIGHT_TARGET inline Vector f_sigmoid(Vector a) { return Real(1) / (Real(1) + f_exp(-a)); }
 TILEWRIGHT_TARGET inline Vector f_abs(Vector a) { return a < splat(0) ? -a : a + Real(0); }
 TILEWRIGHT_TARGET inline Vector f_square(Vector a) { return a * a; }
 TILEWRIGHT_TARGET inline Vector f_round(Vector a) { return nearest_integer(a); }
@@ -331,44 +298,7 @@ TILEWRIGHT_TARGET inline Vector f_floor(Vector a) {
   const Vector whole = nearest_integer(a);
   return whole > a ? whole - Real(1) : whole;
 }
-// No vector code of our own: a lane at a time.
-#define TILEWRIGHT_BY_LANE(name)                            \
-  TILEWRIGHT_TARGET inline Vector name(Vector a) {          \
-    for (int i = 0; i < kLanes; ++i) a[i] = name(Real(a[i])); \
-    return a;                                               \
-  }
-TILEWRIGHT_BY_LANE(f_log)
-TILEWRIGHT_BY_LANE(f_sin)
-TILEWRIGHT_BY_LANE(f_cos)
 )";
-
-constexpr const char* kHyperbolicByLane = R"(TILEWRIGHT_BY_LANE(f_tanh)
-TILEWRIGHT_BY_LANE(f_erf)
-TILEWRIGHT_BY_LANE(f_gelu)
-)";
-
-constexpr const char* kPower = R"(
-TILEWRIGHT_TARGET inline Vector pow_by_lane(Vector a, Vector b) {
-  for (int i = 0; i < kLanes; ++i) a[i] = std::pow(Real(a[i]), Real(b[i]));
-  return a;
-}
-// Exponents that are the same in all lanes and have a short way: normalisations have 1/2 and 3/4.
-TILEWRIGHT_TARGET inline Vector f_pow(Vector a, Vector b) {
-  const Real exponent = b[0];
-  const Vector others = b - exponent;
-  if (across_max(others) != 0 || across_min(others) != 0) return pow_by_lane(a, b);
-  if (exponent == Real(0.5)) return f_sqrt(a);
-  if (exponent == Real(0.75)) return f_sqrt(a) * f_sqrt(f_sqrt(a));
-  if (exponent == Real(2)) return a * a;
-  return pow_by_lane(a, b);
-}
-)";
-
-std::string replaced(std::string text, std::string_view from, const std::string& to) {
-  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at))
-    text.replace(at, from.size(), to), at += to.size();
-  return text;
-}
 
 /// The names that depend on the width and the type.
 std::string specialised(std::string text, int vector_bytes, bool f64) {
@@ -377,9 +307,6 @@ std::string specialised(std::string text, int vector_bytes, bool f64) {
   text = replaced(text, "SUFFIX", f64 ? "pd" : "ps");
   text = replaced(text, "REGISTER",
                   std::string(vector_bytes == 64 ? "__m512" : "__m256") + (f64 ? "d" : ""));
-  text = replaced(text, "INTEGER", f64 ? "int64_t" : "std::int32_t");
-  text = replaced(text, "BIAS", f64 ? "1023" : "127");
-  text = replaced(text, "MANTISSA", f64 ? "52" : "23");
   return replaced(text, "FIRST",
                   f64 ? "_mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3))"
                       : "_mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)),\n"
@@ -408,23 +335,6 @@ std::string strips(int vector_bytes, bool f64) {
   text = replaced(text, "PLACES", set + places + ")");
   text = replaced(replaced(text, "MIXED", mixed), "PICKED", picked);
   return specialised(text, vector_bytes, f64) + kEvery + replaced(kStrips, "BOTH_ENDS", ends);
-}
-
-std::string exponential(bool f64) {
-  std::string text = kExponential;
-  text = replaced(text, "EXP_LOW", f64 ? "-746" : "-104");
-  text = replaced(text, "EXP_HIGH", f64 ? "710" : "89");
-  text = replaced(text, "LN2_HIGH", f64 ? "6.93147180369123816490e-01" : "0.693359375");
-  text =
-      replaced(text, "LN2_LOW", f64 ? "1.90821492927058770002e-10" : "(-2.12194440054690583e-4)");
-  const char* const single =
-      "Real(1.3814539415761828e-3), Real(8.36874544620514e-3), Real(4.166838899254799e-2),\n"
-      "                             Real(1.666652113199234e-1), Real(4.999999403953552e-1)";
-  const char* const twice =
-      "1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800,\n"
-      "                             1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120,\n"
-      "                             1.0 / 24, 1.0 / 6, 1.0 / 2";
-  return replaced(text, "EXP_TERMS", f64 ? twice : single);
 }
 
 /// Halves joined until one lane has all.
@@ -515,6 +425,12 @@ TILEWRIGHT_TARGET inline void copy_row(Float16* to, const Real* from, int64_t n)
 
 }  // namespace
 
+std::string replaced(std::string text, std::string_view from, const std::string& to) {
+  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at))
+    text.replace(at, from.size(), to), at += to.size();
+  return text;
+}
+
 std::string planes_text() { return kPlanes; }
 
 std::string rows_of_f16_text(int vector_bytes) {
@@ -543,12 +459,11 @@ std::string vector_functions_text(int vector_bytes, bool f64) {
          "  const int64_t over = reinterpret_cast<std::uintptr_t>(p) % sizeof(Vector) / "
          "sizeof(Real);\n"
          "  return over == 0 ? 0 : min(kLanes - over, most);\n}\n" +
+         replaced(kBits, "UNSIGNED", f64 ? "std::uint64_t" : "std::uint32_t") +
          specialised(vector_bytes == 64 ? kHardware512 : kHardware256, vector_bytes, f64) +
-         strips(vector_bytes, f64) + exponential(f64) + kVectorFunctions +
-         (f64 ? kHyperbolicByLane : kHyperbolic) + "#undef TILEWRIGHT_BY_LANE\n" +
-         "// One value of a vector's.\n" + across("sum", "f_add", lanes) +
-         across("product", "f_mul", lanes) + across("max", "f_max", lanes) +
-         across("min", "f_min", lanes) + kPower;
+         strips(vector_bytes, f64) + kVectorFunctions + "// One value of a vector's.\n" +
+         across("sum", "f_add", lanes) + across("product", "f_mul", lanes) +
+         across("max", "f_max", lanes) + across("min", "f_min", lanes) + functions_text(f64);
 }
 
 }  // namespace tilewright::cpu

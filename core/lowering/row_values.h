@@ -9,9 +9,12 @@
 
 namespace tilewright::lowering {
 
-/// Whether a call of an operator's expression is taken out of its rows along a loop: the function
-/// is a library's, called for each lane, and its arguments are constants and inputs that the loop
-/// does not move. Compilers leave such calls where they are.
+/// Exponents whose powers are roots, products and quotients.
+inline constexpr std::array kShortPowers = {-2.0, -1.0, -0.5, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0};
+
+/// Whether a call of an operator's expression is taken out of its rows along a loop: its arguments
+/// are constants and inputs that the loop does not move. Compilers leave such calls where they are,
+/// since what is stored might be what is read.
 inline bool is_of_row(const Operator& op, const Expr& e, LoopId along) {
   const auto same = [&](const Expr& x, const auto& self) -> bool {
     if (x.kind == Expr::Kind::constant) return true;
@@ -23,9 +26,7 @@ inline bool is_of_row(const Operator& op, const Expr& e, LoopId along) {
     return x.kind == Expr::Kind::call &&
            std::ranges::all_of(x.args, [&](const Expr& y) { return self(y, self); });
   };
-  constexpr std::array kByLane = {"log", "sin", "cos", "pow"};  // in every type
-  return e.kind == Expr::Kind::call && along.valid() &&
-         std::ranges::find(kByLane, e.function) != kByLane.end() && same(e, same);
+  return e.kind == Expr::Kind::call && along.valid() && same(e, same);
 }
 
 }  // namespace tilewright::lowering

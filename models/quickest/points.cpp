@@ -22,33 +22,47 @@ bool Compute::uniform(const Expr& e, LoopId along) const {
 
 /// Seconds of a function beside its arguments: of a vector, or of a point that is computed alone.
 double Compute::call(const Expr& e, bool alone) const {
-  static constexpr std::array kShort = {"exp", "sqrt", "rsqrt"};
-  static constexpr std::array kQuotients = {"div", "recip"};
-  static constexpr std::array kOurs = {"tanh", "erf"};  // as vectors
-  const auto is = [&e](const auto& names) {
+  // Beside an exponential of f32. Vectors have longer polynomials, quotients, and integers that are
+  // taken out of numbers (codegen/cpu/functions_text.cpp); points alone call the library.
+  struct Beside {
+    std::string_view name;
+    double f32, f64, alone_f32, alone_f64;
+  };
+  static constexpr std::array kBeside = {
+      Beside{"exp", 1, 1.7, 1, 1.1},    Beside{"sqrt", 1, 1, 1, 1},
+      Beside{"rsqrt", 1, 1, 1, 1},      Beside{"log", 2.2, 2.7, 1.6, 2.4},
+      Beside{"sin", 1.3, 2, 1.1, 4.2},  Beside{"cos", 1.3, 2, 1.1, 4.2},
+      Beside{"pow", 5.9, 18, 2.8, 6.5}, Beside{"tanh", 0, 4, 0, 0},
+      Beside{"erf", 0, 5.3, 1, 1.9},    Beside{"gelu", 0, 5.6, 1, 2.1}};
+  const auto is = [&e](std::initializer_list<std::string_view> names) {
     return std::ranges::find(names, e.function) != names.end();
   };
   const ExprFunction* const f = find_expr_function(e.function);
-  const bool light = f != nullptr && f->light == 1;
-  const double lanes = static_cast<double>(r_.lanes);
+  const bool light = f != nullptr && f->light == 1, f64 = r_.element == 8;
+  const auto at = std::ranges::find(kBeside, e.function, &Beside::name);
   if (alone) {
     // The library's extremes are calls, too: they look at NaN.
-    if (e.function == "max" || e.function == "min") return r_.expensive_one;
-    if (light || is(kQuotients)) return r_.light_one;
-    return e.function == "tanh" ? r_.library_one : r_.expensive_one;
+    if (is({"max", "min"})) return r_.expensive_one;
+    if (light || is({"div", "recip"})) return r_.light_one;
+    if (e.function == "tanh") return r_.library_one;
+    return (at == kBeside.end() ? 1 : f64 ? at->alone_f64 : at->alone_f32) * r_.expensive_one;
   }
-  // Roots and squares have instructions.
-  const bool short_power =
-      e.function == "pow" && e.args[1].kind == Expr::Kind::constant &&
-      (e.args[1].constant == 0.5 || e.args[1].constant == 0.75 || e.args[1].constant == 2);
   if (light) return r_.light;
-  if (is(kQuotients)) return r_.divide;
+  if (is({"div", "recip"})) return r_.divide;
+  const double exponential = r_.expensive * (f64 ? kBeside.front().f64 : 1);
   // Half of its division runs beside the next vector's exponential.
-  if (e.function == "sigmoid") return r_.expensive + r_.divide / 2;
-  if (is(kShort) || short_power) return r_.expensive;
-  if (e.function == "gelu") return 1.28 * lanes * r_.library;
+  if (e.function == "sigmoid") return exponential + r_.divide / 2;
+  // Roots, products and quotients.
+  if (e.function == "pow" && e.args[1].kind == Expr::Kind::constant &&
+      std::ranges::find(lowering::kShortPowers, e.args[1].constant) != lowering::kShortPowers.end())
+    return std::fmod(e.args[1].constant, 1) == 0 && e.args[1].constant > 0 ? 2 * r_.light
+                                                                           : r_.expensive;
+  const double lanes = static_cast<double>(r_.lanes);
+  if (!f64 && e.function == "tanh") return lanes * r_.library;
+  if (!f64 && is({"erf", "gelu"})) return (e.function == "erf" ? 1.5 : 1.7) * lanes * r_.library;
   // Of functions without code for vectors the library's is called for each lane.
-  return lanes * (is(kOurs) ? r_.library : r_.expensive_one);
+  if (at == kBeside.end()) return lanes * r_.expensive_one;
+  return (f64 ? at->f64 : at->f32) * r_.expensive;
 }
 
 /// What a vector, or a point alone, of an expression costs, lanes along a loop: what all lanes

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "core/base/format.h"
 #include "core/lowering/hidden_columns.h"
 #include "tests/codegen/kernel_support.h"
 #include "tests/support/worked.h"
@@ -206,22 +207,24 @@ TEST(Points, SeveralOutputsOfWhichOneIsReadInOneRow) {
   });
 }
 
-/// y[i] = f(x[i]) in that type, on the vectors of an instruction set, of every value in `x`.
+/// y[j,i], an expression of x[i] and z[j] in that type, on the vectors of an instruction set.
 template <class Real>
-std::vector<Real> values_of(const std::string& f, cpu::Isa isa, const std::vector<Real>& x) {
-  const std::string n = std::to_string(x.size());
-  const Schedule s =
-      schedule_of("name: e\ndtype: " + std::string(sizeof(Real) == 4 ? "f32" : "f64") +
-                      "\nloops: {i: " + n + "}\noperators: [\"y[i] = " + f + "(x[i])\"]\n",
-                  "i/4096 ( C.y )");
+std::vector<Real> values_of(const std::string& expression, cpu::Isa isa, const std::vector<Real>& x,
+                            const std::vector<Real>& z = {1}) {
+  const Schedule s = schedule_of(
+      formatted(
+          "name: e\ndtype: {}\nloops: {{j: {}, i: {}}}\noperators: [\"y[j,i] = {} + 0 * z[j]\"]\n",
+          sizeof(Real) == 4 ? "f32" : "f64", z.size(), x.size(), expression),
+      "j/1 i/4096 ( C.y )");
   // Contraction off: the bound is one that needs no more fused multiply-adds than the text asks
   // for.
   auto source = cpu::emit(s, {.isa = isa}).value();
   source.flags = {"-O2", "-std=c++17", "-ffp-contract=off"};
   auto kernel = cpu::build(source);
   if (!kernel.ok()) throw std::runtime_error(kernel.reason());
-  std::vector<Real> in = x, y(x.size());
-  std::vector<void*> pointers(2);
+  std::vector<Real> in = x, factors = z, y(x.size() * z.size());
+  std::vector<void*> pointers(3);
+  pointers[s.workload->find_tensor("z")->index()] = factors.data();
   pointers[s.workload->find_tensor("x")->index()] = in.data();
   pointers[s.workload->find_tensor("y")->index()] = y.data();
   kernel.value().run(pointers);
@@ -257,7 +260,7 @@ void check_exponential(Real low, Real high) {
   }
   for (cpu::Isa isa : testing::isas_here()) {
     if (isa == cpu::Isa::generic) continue;  // it calls the library's
-    const std::vector<Real> y = values_of("exp", isa, x);
+    const std::vector<Real> y = values_of("exp(x[i])", isa, x);
     EXPECT_EQ(y[0], 1);
     EXPECT_EQ(y[1], 1);
     EXPECT_EQ(y[2], std::numeric_limits<Real>::infinity());
@@ -282,39 +285,125 @@ TEST(Exponential, IsWithinOneUnitInTheLastPlace) {
   check_exponential<double, long double>(-747.0, 711.0);
 }
 
-TEST(Hyperbolic, TanhAndErfAreWithinThreeUnitsInTheLastPlace) {
-  const float infinity = std::numeric_limits<float>::infinity();
-  std::vector<float> x = {infinity, -infinity, 0, std::numeric_limits<float>::quiet_NaN()};
-  const int steps = 1 << 18;
-  for (int i = 0; i < steps; ++i) {
-    const float along = 12 * (2 * static_cast<float>(i) / steps - 1);
-    x.push_back(along);
-    x.push_back(along / 12);
-    x.push_back(along / 4096);
-  }
-  struct Function {
-    const char* name;
-    double (*exact)(double);
-  };
-  for (const Function& f : {Function{"tanh", [](double v) { return std::tanh(v); }},
-                            Function{"erf", [](double v) { return std::erf(v); }}})
-    for (cpu::Isa isa : testing::isas_here()) {
-      if (isa == cpu::Isa::generic) continue;  // it calls the library's
-      const std::vector<float> y = values_of(f.name, isa, x);
-      EXPECT_EQ(y[0], 1);
-      EXPECT_EQ(y[1], -1);
-      EXPECT_EQ(y[2], 0);
-      EXPECT_TRUE(std::isnan(y[3]));
-      double worst = 0;
-      float where = 0;
-      for (std::size_t i = 4; i < x.size(); ++i)
-        if (const double u = ulps<float, double>(y[i], f.exact(static_cast<double>(x[i])));
-            u > worst)
-          worst = u, where = x[i];
-      std::cout << f.name << ", " << cpu::name_of(isa) << ": " << worst << " ulp at " << where
-                << "\n";
-      EXPECT_LT(worst, 3.0) << f.name << " at " << where;
+/// Of one function: the worst error over arguments to both sides of zero up to each of `most`, and
+/// what the library gives for those that are special.
+template <class Real, class Wide>
+void check_function(const char* name, Wide (*exact)(Wide), std::initializer_list<Real> most,
+                    double units) {
+  const Real infinity = std::numeric_limits<Real>::infinity();
+  std::vector<Real> x = {infinity,
+                         -infinity,
+                         0,
+                         std::numeric_limits<Real>::quiet_NaN(),
+                         std::numeric_limits<Real>::max(),
+                         std::numeric_limits<Real>::denorm_min(),
+                         Real(3) * std::numeric_limits<Real>::denorm_min(),
+                         Real(1)};
+  const std::size_t special = x.size();
+  const int steps = 1 << 14;
+  for (const Real end : most)
+    for (int i = 0; i < steps; ++i) {
+      const Real along = 2 * static_cast<Real>(i) / static_cast<Real>(steps) - 1;
+      for (const Real part : {1, 12, 4096}) x.push_back(end * along / part);
+      x.push_back(1 + along / 2);
     }
+  for (cpu::Isa isa : testing::isas_here()) {
+    if (isa == cpu::Isa::generic) continue;  // it calls the library's
+    const std::vector<Real> y = values_of(std::string(name) + "(x[i])", isa, x);
+    double worst = 0;
+    Real where = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const Wide right = exact(static_cast<Wide>(x[i]));
+      if (std::isnan(right) || std::isinf(right) || i < special) {
+        const bool same =
+            std::isnan(right) ? std::isnan(y[i]) : (ulps<Real, Wide>(y[i], right)) < units;
+        EXPECT_TRUE(same) << name << " at " << x[i] << ": " << y[i];
+        continue;
+      }
+      if (const double u = ulps<Real, Wide>(y[i], right); u > worst) worst = u, where = x[i];
+    }
+    std::cout << name << ", " << cpu::name_of(isa) << ", " << sizeof(Real) << " bytes: " << worst
+              << " ulp at " << where << "\n";
+    EXPECT_LT(worst, units) << name << " at " << where;  // what the emitted text promises
+  }
+}
+
+template <class Wide>
+Wide natural(Wide v) {
+  return v < 0 ? std::numeric_limits<Wide>::quiet_NaN() : std::log(v);
+}
+
+TEST(Functions, LogarithmIsWithinOneUnitInTheLastPlace) {
+  check_function<float, double>("log", natural<double>, {2, 1e30F}, 1);
+  check_function<double, long double>("log", natural<long double>, {2, 1e300}, 1);
+}
+
+TEST(Functions, SineAndCosineAreWithinTwoUnitsInTheLastPlace) {
+  const std::initializer_list<float> floats = {3, 400, 9e4F, 1e8F};
+  check_function<float, double>(
+      "sin", [](double v) { return std::sin(v); }, floats, 2);
+  check_function<float, double>(
+      "cos", [](double v) { return std::cos(v); }, floats, 2);
+  const std::initializer_list<double> doubles = {3, 400, 9e5, 1e9};
+  check_function<double, long double>(
+      "sin", [](long double v) { return std::sin(v); }, doubles, 2);
+  check_function<double, long double>(
+      "cos", [](long double v) { return std::cos(v); }, doubles, 2);
+}
+
+TEST(Functions, TanhAndErfAreWithinThreeUnitsInTheLastPlace) {
+  check_function<float, double>(
+      "tanh", [](double v) { return std::tanh(v); }, {12}, 3);
+  check_function<float, double>(
+      "erf", [](double v) { return std::erf(v); }, {12}, 3);
+  check_function<double, long double>(
+      "tanh", [](long double v) { return std::tanh(v); }, {24}, 3);
+  check_function<double, long double>(
+      "erf", [](long double v) { return std::erf(v); }, {12}, 3);
+}
+
+TEST(Functions, PowersAreWithinThreeUnitsInTheLastPlace) {
+  const auto powers = []<class Real, class Wide>(Real, Wide) {
+    std::vector<Real> x = {0,
+                           1,
+                           std::numeric_limits<Real>::infinity(),
+                           std::numeric_limits<Real>::quiet_NaN(),
+                           -2,
+                           std::numeric_limits<Real>::denorm_min()};
+    for (int i = 1; i < 5000; ++i) {
+      x.push_back(static_cast<Real>(i) / 1700);
+      x.push_back(static_cast<Real>(std::pow(1.01, 2 * i - 5000)));
+      x.push_back(static_cast<Real>(-i) / 80);
+    }
+    const std::vector<Real> z = {-2,         -1, Real(-0.5), Real(0.5),  Real(0.75), 1,
+                                 Real(1.5),  2,  Real(2.2),  3,          Real(3.7),  4,
+                                 Real(-0.3), 17, Real(0.01), Real(-41.5)};
+    for (const char* call : {"pow(x[i], z[j])", "pow(abs(z[j]), x[i])"})
+      for (cpu::Isa isa : testing::isas_here()) {
+        if (isa == cpu::Isa::generic) continue;  // it calls the library's
+        const std::vector<Real> y = values_of(call, isa, x, z);
+        for (std::size_t j = 0; j < z.size(); ++j) {
+          const Wide factor = static_cast<Wide>(z[j]);
+          double worst = 0;
+          Real where = 0;
+          for (std::size_t i = 0; i < x.size(); ++i) {
+            const Wide of = static_cast<Wide>(x[i]);
+            const Wide right =
+                call[4] == 'x' ? std::pow(of, factor) : std::pow(std::abs(factor), of);
+            const Real got = y[j * x.size() + i];
+            if (std::isnan(right)) {
+              EXPECT_TRUE(std::isnan(got)) << call << " at " << x[i];
+            } else if (const double u = ulps<Real, Wide>(got, right); u > worst) {
+              worst = u, where = x[i];
+            }
+          }
+          EXPECT_LT(worst, 3) << call << " at " << where << " and " << z[j] << ", "
+                              << cpu::name_of(isa);
+        }
+      }
+  };
+  powers(0.0F, 0.0);
+  powers(0.0, 0.0L);
 }
 
 }  // namespace
