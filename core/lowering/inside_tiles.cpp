@@ -15,9 +15,9 @@ namespace {
 using Sizes = std::vector<std::int64_t>;  ///< by position in op.loops
 
 /// One compute: how large its operands' boxes are, and how its tile is cut.
-class Inside {
+class InsideTile {
  public:
-  Inside(const Schedule& s, OpId id, const Level& cache)
+  InsideTile(const Schedule& s, OpId id, const Level& cache)
       : s_(s), w_(*s.workload), id_(id), op_(w_.op(id)), cache_(cache) {}
 
   /// Bytes of the boxes that it touches while its loops have these sizes.
@@ -301,7 +301,7 @@ std::optional<Schedule> with_loops_inside(const Schedule& s) {
     for (std::size_t n = 0; n < k.nodes.size(); ++n) {
       const ScheduleNode& node = k.nodes[n];
       if (node.kind != NodeKind::compute || !in_caches(s, k, node)) continue;
-      Inside inside(s, node.op, *cache);
+      InsideTile inside(s, node.op, *cache);
       if (inside.bytes(most_sizes(w, k, node)) <= cache->capacity.value) continue;
       if (!sizes) sizes = largest_sizes(s, static_cast<int>(i));
       const auto full = sizes->find(NodeId(n));

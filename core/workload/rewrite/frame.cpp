@@ -49,6 +49,7 @@ const std::vector<Rewrite>& rewrites() {
                                         scale_late(),
                                         copies(),
                                         inlining(),
+                                        hoist(),
                                         pad(),
                                         materialise_gathers(),
                                         materialise_patches(),

@@ -60,6 +60,10 @@ Rewrite scale_late();
 /// recompute.cpp
 Rewrite copies();
 Rewrite inlining();
+/// hoist.cpp
+Rewrite hoist();
+/// Operators that `hoist` would change.
+std::vector<OpId> operators_to_hoist(const Workload& w);
 /// pad.cpp
 Rewrite pad();
 /// Loops along which products read rows that begin at no multiples of 16 bytes: what `pad` may pad.
