@@ -4,8 +4,11 @@ import importlib.util
 import json
 import math
 import pathlib
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "experiments" / "cpu"))
+import beside_torch  # noqa: E402
 
 
 def experiment(name):
@@ -29,28 +32,60 @@ def test_contractions_are_seeded_and_of_every_kind():
     assert "loops: {a: 2, b: 3, c: 4}" in text and '"C[a,b] += A[c,a] * B[c,b]"' in text
 
 
-def row(seed, ours, torch, **more):
-    return {"seed": seed, "threads": 1, "equation": "ac,cb->ab", "extents": {"a": 2, "b": 3, "c": 4}, "verified": True, "seconds_min": ours,
-            "predicted_seconds": ours, "torch": {"seconds_min": torch}, **more}
-
-
-def test_contractions_are_summed_up():
-    module = experiment("contractions")
-    said = module.summary([row(1, 1.0, 4.0), row(2, 1.0, 0.25), row(3, 1.0, 1.0, verified=False, reason="no")])
-    assert said[0].startswith("1 thread: torch takes 1.00 times ours over 2, least 0.25 (ac,cb->ab, seed 2), 1 below 1")
-    assert said[1].startswith("not verified: 3") and said[1].endswith("no")
-    assert module.summary([row(3, 1.0, 1.0, verified=False)]) == [f"not verified: {3:<7}{'ac,cb->ab':<28}wrong"]
+def rows_of(recording):
+    return json.loads((ROOT / "experiments" / "results" / f"{recording}.json").read_text(encoding="utf-8"))["rows"]
 
 
 def test_recordings_of_contractions_say_what_the_docs_say():
-    module = experiment("contractions")
-    now, before = (json.loads((ROOT / "experiments" / "results" / f"cpu-zen3-contractions{which}.json").read_text(encoding="utf-8"))["rows"]
-                   for which in ("", "-before"))
-    assert {r["equation"] for r in before} == {r["equation"] for r in now}
-    lines = module.summary(now)
+    now, before = rows_of("cpu-zen3-contractions"), rows_of("cpu-zen3-contractions-before")
+    assert {r["workload"] for r in before} == {r["workload"] for r in now}
+    lines = beside_torch.summary(now)
     assert lines[0].startswith("1 thread: torch takes 1.80 times ours over 36, least 0.67") and "29 % off" in lines[0]
     assert lines[1].startswith("2 threads: torch takes 1.88 times ours over 36, least 0.70") and "38 % off" in lines[1]
-    assert module.summary(before)[0].startswith("1 thread: torch takes 1.01 times ours over 36, least 0.03")
+    assert beside_torch.summary(before)[0].startswith("1 thread: torch takes 1.01 times ours over 36, least 0.03")
+
+
+def test_attention_is_seeded_and_within_its_bounds():
+    module = experiment("attention")
+    sizes = [module.draw(seed) for seed in range(200)]
+    assert sizes == [module.draw(seed) for seed in range(200)]
+    assert all(16 <= s["m"] <= s["l"] <= 2048 and 1 <= s["heads"] <= 16 for s in sizes)
+    assert 100 < sum(s["causal"] for s in sizes) < 165
+    assert any(s["m"] < s["l"] for s in sizes)
+
+
+def test_recordings_of_attention_say_what_the_docs_say():
+    parts = experiment("attention").PARTS
+    now, before = rows_of("cpu-xeon-amx-attention"), rows_of("cpu-xeon-amx-attention-before")
+    assert {r["workload"] for r in before} == {r["workload"] for r in now}
+    lines = beside_torch.summary(now, parts)
+    assert lines[0].startswith("1 thread: torch takes 2.03 times ours over 16, least 1.23")
+    assert lines[1].startswith("1 thread, causal: torch takes 2.13 times ours over 12")
+    assert lines[2].startswith("2 threads: torch takes 2.22 times ours over 16, least 1.22")
+    assert beside_torch.summary(before, parts)[0].startswith("1 thread: torch takes 1.16 times ours over 16, least 0.53")
+
+
+def test_expressions_are_seeded_and_of_every_kind():
+    module = experiment("expressions")
+    drawn = [module.draw(seed) for seed in range(200)]
+    assert drawn == [module.draw(seed) for seed in range(200)]
+    assert all(2e4 <= rows * columns <= 4e6 for rows, columns, *_ in drawn)
+    text = "\n".join(d[4] for d in drawn)
+    assert all(f"{name}(" in text for name in ("exp", "log", "tanh", "pow", "gelu", "max", "floor"))
+    assert 20 < sum(d[2] for d in drawn) < 80 and 40 < sum(d[6] for d in drawn) < 95
+    assert 'operators:\n  - "y[i' in module.workload(drawn[0])
+
+
+def row(seed, ours, torch, **more):
+    return {"seed": seed, "threads": 1, "workload": "ac,cb->ab", "verified": True, "seconds_min": ours, "predicted_seconds": ours,
+            "torch": {"seconds_min": torch}, **more}
+
+
+def test_rows_are_summed_up():
+    said = beside_torch.summary([row(1, 1.0, 4.0), row(2, 1.0, 0.25), row(3, 1.0, 1.0, verified=False, reason="no")])
+    assert said[0].startswith("1 thread: torch takes 1.00 times ours over 2, least 0.25 (ac,cb->ab, seed 2), 1 below 1")
+    assert said[1].startswith("not verified: 3") and said[1].endswith("no")
+    assert beside_torch.summary([row(3, 1.0, 1.0, verified=False)]) == [f"not verified: {3:<7}{'ac,cb->ab':<44}wrong"]
 
 
 def test_functions_are_summed_up():
