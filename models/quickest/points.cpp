@@ -38,14 +38,17 @@ double Compute::call(const Expr& e, bool alone) const {
     return e.function == "tanh" ? r_.library_one : r_.expensive_one;
   }
   // Roots and squares have instructions.
-  const bool short_power =
-      e.function == "pow" && e.args[1].kind == Expr::Kind::constant &&
-      (e.args[1].constant == 0.5 || e.args[1].constant == 0.75 || e.args[1].constant == 2);
+  const bool short_power = e.function == "pow" && e.args[1].kind == Expr::Kind::constant &&
+                           (e.args[1].constant == 0.5 || e.args[1].constant == 0.75 ||
+                            e.args[1].constant == 2 || e.args[1].constant == 3);
   if (light) return r_.light;
   if (is(kQuotients)) return r_.divide;
   // Half of its division runs beside the next vector's exponential.
   if (e.function == "sigmoid") return r_.expensive + r_.divide / 2;
   if (is(kShort) || short_power) return r_.expensive;
+  // Twice the operations of an exponential; of doubles the library's.
+  constexpr double kLogarithm = 2;
+  if (e.function == "log" && r_.element == size_of(DType::f32)) return kLogarithm * r_.expensive;
   if (e.function == "gelu") return 1.28 * lanes * r_.library;
   // Of functions without code for vectors the library's is called for each lane.
   return lanes * (is(kOurs) ? r_.library : r_.expensive_one);

@@ -317,5 +317,39 @@ TEST(Hyperbolic, TanhAndErfAreWithinThreeUnitsInTheLastPlace) {
     }
 }
 
+TEST(Logarithm, IsWithinOneUnitInTheLastPlace) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  std::vector<float> x = {
+      0, -0.0F, -1, infinity, -infinity, std::numeric_limits<float>::quiet_NaN(), 1};
+  const int steps = 1 << 16;
+  for (int i = 0; i < steps; ++i) {
+    const float along = static_cast<float>(i + 1) / steps;
+    x.push_back(2 * along);                     // about one
+    x.push_back(1 + along / 64);                // just above it
+    x.push_back(std::exp2(300 * along - 149));  // every size, subnormal ones too
+  }
+  for (cpu::Isa isa : testing::isas_here()) {
+    if (isa == cpu::Isa::generic) continue;  // it calls the library's
+    const std::vector<float> y = values_of("log", isa, x);
+    EXPECT_EQ(y[0], -infinity);
+    EXPECT_EQ(y[1], -infinity);
+    EXPECT_TRUE(std::isnan(y[2]));
+    EXPECT_EQ(y[3], infinity);
+    EXPECT_TRUE(std::isnan(y[4]));
+    EXPECT_TRUE(std::isnan(y[5]));
+    EXPECT_EQ(y[6], 0);
+    double worst = 0;
+    float where = 0;
+    for (std::size_t i = 7; i < x.size(); ++i) {
+      if (std::isinf(x[i])) continue;
+      if (const double u = ulps<float, double>(y[i], std::log(static_cast<double>(x[i])));
+          u > worst)
+        worst = u, where = x[i];
+    }
+    std::cout << cpu::name_of(isa) << ": " << worst << " ulp at " << where << "\n";
+    EXPECT_LT(worst, 1.0) << where;  // what the emitted text promises
+  }
+}
+
 }  // namespace
 }  // namespace tilewright
