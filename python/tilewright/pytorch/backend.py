@@ -414,6 +414,9 @@ class _Program:
             if not lies or v.dtype != self.types[s]:
                 self.others.append((i, v.stride(), v.dtype))
         self.order = [int(e.name.split("/")[1]) for e in network.outputs]
+        # Of shape, strides and type. What Inductor's programs use, where it is there, takes a fifth of the time.
+        self.empty = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", None) or (
+            lambda shape, stride, dtype: torch.empty_strided(shape, stride, dtype=dtype))
 
     def _load(self, kept):
         """(the network, its inputs, what it has kept)"""
@@ -461,8 +464,6 @@ class _Program:
                                      if n.op == "call_function" and target_of(n) != "getitem"]
 
     def _run(self, args):
-        import torch
-
         network, given, kept = self.loaded
         if kept and any(args[at].data_ptr() != where or _version(args[at]) != version for at, _, where, version in kept):
             log.info("tilewright: parameters have changed: they are inputs from here on")
@@ -476,19 +477,11 @@ class _Program:
                     return None
                 converted.append(x)
             inputs.append(x.data_ptr())
-        outs = [_empty(*result) for result in self.results]
+        outs = [self.empty(*result) for result in self.results]
         network.run(inputs, [outs[i].data_ptr() for i in self.order])
         for i, stride, dtype in self.others:
             outs[i] = _returned(outs[i], stride, dtype)
         return outs
-
-
-def _empty(shape, stride, dtype):
-    """A tensor; by what Inductor's programs use, where it is there: a fifth of the time of torch.empty."""
-    import torch
-
-    quick = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", None)
-    return quick(shape, stride, dtype) if quick else torch.empty_strided(shape, stride, dtype=dtype)
 
 
 def _version(x):
