@@ -74,6 +74,10 @@ class Finder {
       from.push_back(use.buffer);
     }
     if (from.empty()) return false;
+    // Rows are joined into a tile that stays on chip.
+    const Buffer& to = k_.buffer(n.writes[0].buffer);
+    if (!reductions.empty() && (to.role != BufferRole::intermediate || !to.fixed_at.valid()))
+      return false;
     for (BufferId b : from) found_.reads.insert({n.op, b});
     if (reductions.empty()) made.insert(n.writes[0].buffer);
     return true;

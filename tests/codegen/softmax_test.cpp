@@ -294,6 +294,7 @@ void check_function(const char* name, Wide (*exact)(Wide), std::initializer_list
   std::vector<Real> x = {infinity,
                          -infinity,
                          0,
+                         -Real(0),
                          std::numeric_limits<Real>::quiet_NaN(),
                          std::numeric_limits<Real>::max(),
                          std::numeric_limits<Real>::denorm_min(),

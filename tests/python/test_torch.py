@@ -221,6 +221,37 @@ def test_results_that_repeat_elements():
     assert got.stride() == (0, 1) and torch.equal(got, rows)
 
 
+def test_tensors_whose_dimensions_lie_in_another_order():
+    """They are read and written as they lie, and so is what has the elements of a view."""
+    torch._dynamo.reset()
+    a, b, wide = torch.randn(6, 9), torch.randn(9, 6), torch.randn(9, 20)
+
+    def f(x, y, z, w):
+        return torch.tanh(x.t() + y), (z.view(2, 3, 9) * 2).transpose(0, 1), w * 2, x[:, None] + 1
+    compiled = torch.compile(f, backend="tilewright", dynamic=False)
+    given = (a, b, a, wide[:, 3:9])
+    for inputs in (given, given, (b.t(), a.t(), a, wide[:, 3:9].contiguous())):  # the last compile again
+        for got, want in zip(compiled(*inputs), f(*inputs)):
+            assert got.stride() == want.stride()
+            assert_same(got, want, "a result")
+
+
+def test_rows_and_columns_by_index():
+    """x[:, i, j] with an index for each, as of an image that is made larger."""
+    torch._dynamo.reset()
+    x, rows, columns = torch.randn(2, 5, 7), torch.tensor([3, 0, 0, 4]), torch.tensor([6, 2])
+
+    def f(x, i, j):
+        y = torch.relu(x)
+        return y[:, i[:, None], j] * 2, y[:, i[:2, None] + j[:, None] * 0, j] * 3
+    for i in (rows, rows - 5):  # from the end: PyTorch counts
+        for got, want in zip(torch.compile(f, backend="tilewright")(x, i, columns), f(x, i, columns)):
+            assert_same(got, want, "elements")
+    larger = torch.nn.functional.interpolate
+    got = torch.compile(lambda y: larger(torch.relu(y), size=(9, 4)), backend="tilewright")(x[None])
+    assert_same(got, larger(torch.relu(x[None]), size=(9, 4)), "an image")
+
+
 def test_shapes_change():
     """Dynamic shapes: a program for each."""
     torch._dynamo.reset()

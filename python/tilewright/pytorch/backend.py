@@ -102,7 +102,7 @@ def _kept(gm, example_inputs):
 
 def _boxed(f):
     from functorch.compile import make_boxed_func
-    return make_boxed_func(f)
+    return f if getattr(f, "_boxed_call", False) else make_boxed_func(f)
 
 
 def _is_symbolic(gm):
@@ -142,8 +142,8 @@ class _ByShape:
                 self.made.setdefault(None, None)  # said once
                 return self.gm(*args)
             fixed = make_fx(self.gm, tracing_mode="fake")(*args)
-            self.made[key] = _covered(fixed, self.way, self.options, self.verify, {})
-        return self.made[key](*args)
+            self.made[key] = _boxed(_covered(fixed, self.way, self.options, self.verify, {}))
+        return self.made[key](list(args))
 
 
 # ---- Which nodes are covered ----------------------------------------------------------------------------------------
@@ -223,9 +223,9 @@ class _Coverage:
         return lines[0].split(": ", 2)[2] if lines else None
 
 
-def _check_import(graph):
+def _check_import(graph, orders=None):
     """(Lowering, what is not covered, the model's bytes)"""
-    lowering = Lowering(graph)
+    lowering = Lowering(graph, orders)
     problems = lowering.run()
     lines = [f"{name}: {why}" for name, why in problems.items()]
     data = lowering.model.to_bytes()
@@ -236,6 +236,38 @@ def _check_import(graph):
         except InputError as e:
             lines = [f"{graph.nodes[-2].name}: graph: {e}"]
     return lowering, lines, data
+
+
+def _lies(value):
+    """A tensor's dimensions as they lie in memory, outermost first; None: its elements are apart, or one is there for several."""
+    long = [d for d, extent in enumerate(value.shape) if extent != 1]
+    order = sorted(range(len(value.shape)), key=lambda d: (d in long, -value.stride(d)))
+    inside = 1
+    for d in reversed([d for d in order if d in long]):
+        if value.stride(d) != inside:
+            return None
+        inside *= value.shape[d]
+    return order
+
+
+def _results_of(fx_graph):
+    """(its results' values, whether there are several)"""
+    returned = [n for n in fx_graph.nodes if n.op == "output"][0].args[0]
+    several = isinstance(returned, (list, tuple))
+    return [n.meta["val"] for n in (returned if several else [returned])], several
+
+
+def _orders(fx_graph):
+    """Of floating inputs by name and results by position, whose dimensions lie in another order than they are in. None of a
+    graph with windows: their kernels are for channels that lie outermost, and a copy takes less than other kernels do."""
+    import torch
+
+    if any(word in target_of(n) for n in fx_graph.nodes if n.op == "call_function" for word in ("conv", "pool", "upsample", "grid")):
+        return {}
+    ends = [(n.name, n.meta.get("val")) for n in fx_graph.nodes if n.op == "placeholder"]
+    ends += enumerate(_results_of(fx_graph)[0])
+    return {name: _lies(x) for name, x in ends if isinstance(x, torch.Tensor) and x.is_floating_point() and not x.is_contiguous()
+            and x.numel() and _lies(x)}
 
 
 # ---- Parts and the rest ---------------------------------------------------------------------------------------------
@@ -279,7 +311,8 @@ def _covered(gm, way, options, verify, kept):
         work = torch.fx.GraphModule(gm, copy.deepcopy(gm.graph))
         checked, again = {}, False
         for name in _partitioned(work, coverage, excluded):
-            lowering, lines, data = _check_import(graph_of(getattr(work, name).graph, name))
+            part = getattr(work, name).graph
+            lowering, lines, data = _check_import(graph_of(part, name), _orders(part))
             checked[name] = (lowering, data)
             for line in lines:
                 node, why = line.split(": ", 1)
@@ -337,11 +370,14 @@ def _direct(gm):
     if program is None or calls[0].kwargs or not taken:
         return None
     order = [places[a] for a in calls[0].args]
-    of_results = [n.args[1] if n in results else None for n in returned]
+    of_results = [n.args[1] if n in results else 0 for n in returned]
+    as_they_are = of_results == list(range(len(program.results)))
 
-    def run(*args):
-        made = program(*[args[i] for i in order])
-        return [made if i is None else made[i] for i in of_results]
+    def run(args):
+        made = program.results_of([args[i] for i in order])
+        args.clear()
+        return made if as_they_are else [made[i] for i in of_results]
+    run._boxed_call = True
     return run
 
 
@@ -363,45 +399,60 @@ class _Program:
                       "i8": torch.int8}
         self.positions = {n.name: i for i, n in enumerate(n for n in part.graph.nodes if n.op == "placeholder")}
         self.made_from = (data, asked, verify)
-        self.bounds = lowering.bounds
+        self.bounds, self.orders = lowering.bounds, lowering.orders
         kept = {name: x for name, x in kept.items() if str(x.dtype).removeprefix("torch.") in _TYPES}
         self.loaded = self._load(kept)
         network = self.loaded[0]
-        returned = [n for n in part.graph.nodes if n.op == "output"][0].args[0]
-        self.several = isinstance(returned, (list, tuple))
-        values = [n.meta["val"] for n in (returned if self.several else [returned])]
+        values, self.several = _results_of(part.graph)
         order = {e.name: i for i, e in enumerate(network.outputs)}
         stored = [network.outputs[order[f"output/{i}"]].dtype for i in range(len(values))]
-        # By result: shape, strides, type, the type of its elements in the program
-        self.results = [(tuple(v.shape), v.stride(), v.dtype, self.types[s]) for v, s in zip(values, stored)]
+        # By result: shape, strides, type of its elements in the program; what PyTorch has in place of these, where it is another
+        self.results, self.others = [], []
+        for i, (v, s) in enumerate(zip(values, stored)):
+            lies = v.is_contiguous() or i in lowering.orders
+            self.results.append((tuple(v.shape), v.stride() if lies else torch.empty(v.shape, device="meta").stride(), self.types[s]))
+            if not lies or v.dtype != self.types[s]:
+                self.others.append((i, v.stride(), v.dtype))
         self.order = [int(e.name.split("/")[1]) for e in network.outputs]
+        # Of shape, strides and type. What Inductor's programs use, where it is there, takes a fifth of the time.
+        self.empty = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", None) or (
+            lambda shape, stride, dtype: torch.empty_strided(shape, stride, dtype=dtype))
 
     def _load(self, kept):
         """(the network, its inputs, what it has kept)"""
         from torch._subclasses.fake_tensor import unset_fake_temporarily
 
         with unset_fake_temporarily():  # PyTorch is tracing
-            elements = {name: x.detach().contiguous() for name, x in kept.items()}
+            elements = {name: self._as_it_lies(x.detach(), name).contiguous() for name, x in kept.items()}
         where = {name: (x.data_ptr(), x.numel() * x.element_size()) for name, x in elements.items()}
         network = Network(*self.made_from, where)
         self.summary.update(json.loads(network.describe()))
-        inputs = [(self.positions[e.name], self.types[e.dtype], self.bounds.get(e.name)) for e in network.inputs]
+        inputs = [(self.positions[e.name], self.types[e.dtype], self.bounds.get(e.name), self.orders.get(e.name))
+                  for e in network.inputs]
         return network, inputs, [(self.positions[name], x, x.data_ptr(), _version(x)) for name, x in kept.items()]
 
+    def _as_it_lies(self, x, name):
+        return x.permute(self.orders[name]) if name in self.orders else x
+
     def __call__(self, *args):
-        if self.wrong:
-            return self.part(*args)
-        made = self._run(args)
-        if made is None:  # an index that PyTorch takes from the end, or refuses
-            return self.part(*args)
-        if not self.checked:
-            want = self.part(*args)
-            why = _differs(made, want if self.several else [want], args)
-            self.checked = True
-            if why:
-                self._give_up(why)
-                return want
+        made = self.results_of(args)
         return tuple(made) if self.several else made[0]
+
+    def results_of(self, args):
+        """A list, also where there is one."""
+        made = None if self.wrong else self._run(args)
+        if made is not None and self.checked:
+            return made
+        want = self.part(*args)
+        want = list(want) if self.several else [want]
+        if made is None:  # an index that PyTorch takes from the end, or refuses, is none of the program's
+            return want
+        why = _differs(made, want, args)
+        self.checked = True
+        if not why:
+            return made
+        self._give_up(why)
+        return want
 
     def _give_up(self, why):
         log.warning("tilewright: a program of %d nodes is not used: %s", self.summary["nodes"], why)
@@ -413,24 +464,24 @@ class _Program:
                                      if n.op == "call_function" and target_of(n) != "getitem"]
 
     def _run(self, args):
-        import torch
-
         network, given, kept = self.loaded
         if kept and any(args[at].data_ptr() != where or _version(args[at]) != version for at, _, where, version in kept):
             log.info("tilewright: parameters have changed: they are inputs from here on")
             network, given, _ = self.loaded = self._load({})
         converted, inputs = [], []  # what is converted must live as long as the call
-        for at, dtype, bound in given:
-            x = args[at]
-            if bound is not None or x.dtype != dtype or not x.is_contiguous():
+        for at, dtype, bound, order in given:
+            x = args[at] if order is None else args[at].permute(order)
+            if bound is not None or x.dtype is not dtype or not x.is_contiguous():
                 x = _given(x, dtype, bound)
                 if x is None:
                     return None
-            converted.append(x)
+                converted.append(x)
             inputs.append(x.data_ptr())
-        outs = [torch.empty(shape, dtype=stored) for shape, _, _, stored in self.results]
+        outs = [self.empty(*result) for result in self.results]
         network.run(inputs, [outs[i].data_ptr() for i in self.order])
-        return [_returned(out, stride, dtype) for out, (_, stride, dtype, _) in zip(outs, self.results)]
+        for i, stride, dtype in self.others:
+            outs[i] = _returned(outs[i], stride, dtype)
+        return outs
 
 
 def _version(x):
@@ -472,7 +523,7 @@ def _given(x, dtype, bound):
     if x.dtype == torch.bool:
         x = x.view(torch.int8) if dtype == torch.int8 else x
     elif not x.dtype.is_floating_point and (x.dtype == torch.int64 or bound is not None):
-        low, high = torch.aminmax(x)
+        low, high = (int(end) for end in torch.aminmax(x))
         limit = 2**31 if bound is None else bound
         if high >= limit or low < (-limit if bound is None else 0):
             return None

@@ -75,10 +75,12 @@ def demand_short(size, count):
 
 
 class Lowering:
-    """One graph on its way into a model."""
+    """One graph on its way into a model. `orders`: the dimensions as they lie in memory, outermost first, of inputs
+    by node and of results by position, where that is another order; the model has these as they lie."""
 
-    def __init__(self, graph):
+    def __init__(self, graph, orders=None):
         self.graph = graph
+        self.orders = orders or {}
         self.model = Model(graph.name)
         self.values = {}      # by node: a Value or a list
         self.users = {}       # (node, index or None): used by the graph
@@ -270,8 +272,14 @@ class Lowering:
         if node.value.dtype not in TYPES:
             self.values[node.name] = None
             return
+        order = self.orders.get(node.name)
         if constant is not None:
             self.model.constant(node.name, *node.value, constant)
+        elif order:
+            lies = Meta(node.value.dtype, tuple(node.value.shape[d] for d in order))
+            self.model.input(node.name, *lies)
+            self.values[node.name] = self.permute(Value(node.name, *lies), [order.index(d) for d in range(len(order))])
+            return
         else:
             self.model.input(node.name, *node.value)
             if node.value.dtype not in FLOATS:
@@ -324,6 +332,7 @@ class Lowering:
                 self.outputs.append(None)
                 continue
             name = f"output/{i}"
+            value = self.permute(value, self.orders.get(i) or range(len(value.shape)))
             self.model.node("Identity", name, [value.name], [name])
             self.model.output(name, value.dtype, value.shape)
             self.outputs.append(Value(name, value.dtype, value.shape))

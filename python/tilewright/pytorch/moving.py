@@ -174,6 +174,14 @@ def _index_select(l, n, a):
     return l.gather(a["self"], a["index"], axis(a["dim"], len(a["self"].shape)), n.value.shape)
 
 
+def _is_grid(at, shapes):
+    """Whether each index is along a dimension of its own, in the order of what is indexed: rows and columns of an image."""
+    rank = len(at)
+    padded = [(1,) * (rank - len(s)) + tuple(s) for s in shapes]
+    return (at == list(range(at[0], at[0] + rank)) and all(len(s) == rank for s in padded)
+            and all(e == 1 for i, s in enumerate(padded) for d, e in enumerate(s) if d != i))
+
+
 @lowers("aten.index", "aten._unsafe_index", args="self indices")
 def _index(l, n, a):
     """x[:, i, j]: what is indexed comes first, or stays where it is if those dimensions are beside one another."""
@@ -183,11 +191,16 @@ def _index(l, n, a):
         raise NotCovered("a mask as an index, whose number of elements is not known")
     if len(at) == 1:
         return l.gather(x, indices[at[0]], at[0], n.value.shape)
-    for d in at:
-        l.bound(indices[d], x.shape[d])
     shape = ()
     for d in at:
         shape = broadcast(shape, indices[d].shape)
+    if _is_grid(at, [indices[d].shape for d in at]):
+        for d in at:
+            count = math.prod(indices[d].shape)
+            x = l.gather(x, l.reshape(indices[d], (count,)), d, (*x.shape[:d], count, *x.shape[d + 1:]))
+        return x
+    for d in at:
+        l.bound(indices[d], x.shape[d])
     rows = [l.reshape(l.expand(l.cast(indices[d], "int64"), shape), (*shape, 1)) for d in at]
     others = [d for d in range(len(x.shape)) if d not in at]
     out = l.emit("GatherND", [l.permute(x, at + others), l.concat(rows, len(shape))],
