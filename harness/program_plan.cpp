@@ -11,7 +11,6 @@
 #include "harness/ask.h"
 #include "harness/in_runs.h"
 #include "harness/program.h"
-#include "harness/rows_first.h"
 #include "harness/split.h"
 #include "harness/taken.h"
 
@@ -151,6 +150,11 @@ class Maker {
     const Setting before = setting;
     const Model& planner = planning_model();
     Result<Proposal> best = propose(planner, of, setting);
+    // Kernels of other operators are none of the part's.
+    if (best && !best->rewrites.empty()) {
+      of.options["as-written"] = {"on"};
+      best = propose(planner, of, setting);
+    }
     if (!best || !best->rewrites.empty()) return std::nullopt;
     if (!best->price.traffic.seconds || *best->price.traffic.seconds >= most) return std::nullopt;
     const Result<Taken> taken =
@@ -330,7 +334,7 @@ Result<ProgramPlan> program_plan(const Request& request, const std::optional<std
       if (on.schedule) {
         ProgramPlan whole = taken(request, std::move(on));
         const std::optional<Reason> why = no_workloads(whole.plan, *whole.setting.workload);
-        if (!why) return said ? std::move(whole) : with_rows_first(request, std::move(whole));
+        if (!why) return whole;
         refused = why->text;
       } else {
         refused = on.refusal.json.value("reason", "no plan");

@@ -2,6 +2,7 @@
 // rest, all priced by models/stitching/gpu_time.h.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,13 +32,19 @@ std::vector<Form> warpgroup_forms(const Workload& w, const std::vector<GpuProduc
 /// The same of one product whose right operand is images with their channels side by side.
 std::vector<Form> image_forms(const Workload& w, const std::vector<GpuProduct>& products);
 inline constexpr const char* kChannelsLast = "channels-last:";
-/// Convolutions with their channels last (that rewrite): all of them, and with `fewer` then fewer
-/// for as long as that gains, as `tried` says.
-void try_channels(const Workload& w, bool fewer,
-                  const std::function<bool(const stitching::Composition&)>& tried);
+/// Convolutions of which that rewrite may gain.
+std::vector<std::string> channels_to_try(const Workload& w);
 /// The same of one convolution by tensor cores, of a device that has clusters or not.
 std::vector<Form> window_forms(const Workload& w, const std::vector<GpuProduct>& products,
                                bool clusters);
+
+inline constexpr const char *kOnline = "online-softmax", *kLate = "scale-late",
+                            *kChunks = "split-running:";
+/// Attention whose rows make few blocks also in chunks of its keys, so that there are blocks for
+/// all multiprocessors: about one for each, half as many, twice, which may have room together, and
+/// more where blocks without chunks fill multiprocessors unevenly.
+void try_chunks(const std::shared_ptr<const Workload>& w, double units, bool warpgroups,
+                const std::function<bool(const stitching::Composition&)>& tried);
 
 /// The workload with copies of element-wise operators in kernels that would else read what another
 /// of the groups writes, one such change each, those that move fewest bytes first; where that moves

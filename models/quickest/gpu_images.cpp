@@ -156,28 +156,13 @@ std::vector<Form> image_forms(const Workload& w, const std::vector<GpuProduct>& 
   return forms;
 }
 
-void try_channels(const Workload& w, bool fewer,
-                  const std::function<bool(const stitching::Composition&)>& tried) {
+std::vector<std::string> channels_to_try(const Workload& w) {
   std::vector<std::string> names;
   for (const OpId op : channels_to_be_last(w)) {
     const DType type = w.tensor(w.op(op).inputs.front().tensor).dtype;
     if (type == DType::f16 || type == DType::bf16) names.push_back(w.op(op).name);
   }
-  if (names.empty()) return;
-  const auto gains = [&](const std::vector<std::string>& of) {
-    const std::vector<std::string> rewrites{kChannelsLast + join(of, ";")};
-    auto last = rewritten(std::make_shared<const Workload>(w), rewrites);
-    return last != nullptr && tried({.rewrites = rewrites, .workload = std::move(last)});
-  };
-  gains(names);
-  for (std::size_t i = 0; fewer && names.size() > 1 && i < names.size();) {
-    std::vector<std::string> of = names;
-    of.erase(of.begin() + static_cast<std::ptrdiff_t>(i));
-    if (gains(of))
-      names = std::move(of);
-    else
-      ++i;
-  }
+  return names;
 }
 
 }  // namespace tilewright::quickest

@@ -13,6 +13,7 @@
 #include "core/plan/names.h"
 #include "core/workload/access.h"
 #include "core/workload/cut.h"
+#include "core/workload/merge_loops.h"
 #include "core/workload/rewrite/rewrite.h"
 #include "core/workload/subgraph.h"
 #include "models/quickest/gpu.h"
@@ -41,18 +42,15 @@ constexpr double kPaddedGain = 0.8;
 // Longer rows of results between kernels cost nothing, but prices are near one another.
 constexpr double kLongerRowsGain = 0.97;
 constexpr double kChannelsGain = 0.85;  // copies are priced below their times
-constexpr double kNearFloor = 1.05;     // of what no plan is below: nobody else is asked
+// Of what changes: rows of operands that are written first, and all that is no matrix.
+constexpr double kRowsGain = 0.95, kMatricesGain = 0.9;
+constexpr double kMergedGain = 0.95;  // by which programs take loops that go together as one
+constexpr double kNearFloor = 1.05;   // of what no plan is below: nobody else is asked
 constexpr double kFarAbove = 2;
 constexpr std::int64_t kTheirEffort = 5;  // of each model and operator, in large workloads
 constexpr double kTheirGain = 0.98;       // of our own kernels' seconds
-// Of queries that share keys, where no kernels by warpgroups are: other kernels of chunks are
-// priced below their times.
-constexpr std::int64_t kFewRows = 256;
-constexpr std::int64_t kChunkStep = 64;  // keys, of ragged chunks
-constexpr std::int64_t kLeastChunk = 32;
-constexpr double kMostTurns = 2;  // of blocks on all multiprocessors, to be split further
-constexpr const char *kOnline = "online-softmax", *kLate = "scale-late",
-                     *kChunks = "split-running:", *kLongerRows = "pad-results", *kPad = "pad:";
+constexpr const char *kLongerRows = "pad-results",
+                     *kPad = "pad:", *kRowsFirst = "materialise-patches";
 
 double bytes_of(const Workload& w) {
   double all = 0;
@@ -66,6 +64,11 @@ struct Known {
   std::map<std::string, std::optional<Best>> groups;
   Candidates seen;
   std::set<std::string> unheard = {};  ///< models whose search of a whole would take too long
+  std::set<std::string> apart = {};    ///< products whose loops lie apart, before rewrites
+  /// Of the workload as it is: what rewrites change in a large one is little, and its other groups
+  /// are found again.
+  double working_set = 0;
+  int effort = 0;
 };
 
 class GpuPlanner {
@@ -77,6 +80,8 @@ class GpuPlanner {
         rewrites_(rewrites),
         priced_(priced_machine(q)),
         working_set_(bytes_of(*q.workload)) {
+    const bool again = known.effort > 0 && q.workload->operators().size() > kMostComposed;
+    if (again) working_set_ = known.working_set;
     device_ = stitching::with_working_set(std::move(device_), working_set_);
     device_.machine = q.machine;
     // Fewer kernels for each group where there are more groups. Layers of equal structure are
@@ -85,6 +90,8 @@ class GpuPlanner {
     for (const Part& part : cut_each(*q.workload))
       shapes.insert(signature(subgraph(*q.workload, part)));
     effort_ = static_cast<int>(std::clamp<std::size_t>(5000 / shapes.size(), 60, 800));
+    if (again) effort_ = known.effort;
+    if (known.effort == 0) known.effort = effort_, known.working_set = working_set_;
     stitches_products_ = shapes.size() <= kMostOfLayer;
     if (auto graph = stitching::Graph::create(q.workload, stitching::ridge_of(device_, {}))) {
       graph.value().priced().machine = device_.machine;
@@ -127,7 +134,9 @@ class GpuPlanner {
     const auto found = known_.groups.find(key);
     if (found != known_.groups.end()) return found->second;
     options_.few_sizes = known_.groups.size() > kManySearched;
-    return known_.groups[std::move(key)] = search(group);
+    std::optional<Best> best = search(group);
+    if (best) merge(group, *best);
+    return known_.groups[std::move(key)] = std::move(best);
   }
 
   /// What others propose of the whole, where that is faster: they put phases with barriers of all
@@ -169,6 +178,24 @@ class GpuPlanner {
     if (!best && group.ops.size() == 1)
       for (const Model* m : q_.others) ask(*m, group, best);
     return best;
+  }
+
+  /// Products whose loops lie apart are priced as programs have them: loops that always go together
+  /// are one there.
+  void merge(const Group& group, Best& best) const {
+    const Workload& w = *group.workload;
+    if (best.plan.kernels.size() > 1 || !best.rewrites.empty() ||
+        std::ranges::none_of(w.operators(),
+                             [&](const Operator& op) { return known_.apart.contains(op.name); }))
+      return;
+    const std::optional<Workload> merged = merged_loops(without_names(w));
+    if (!merged) return;
+    Group whole{.ops = {}, .workload = std::make_shared<const Workload>(*merged)};
+    for (std::size_t i = 0; i < w.operators().size(); ++i) whole.ops.emplace_back(i);
+    const std::optional<Best> its = search(whole);
+    if (!its || its->seconds >= kMergedGain * best.seconds) return;
+    best.seconds = its->seconds;
+    best.merged = true;
   }
 
   /// Small products with what is around them: a stitched kernel reads an operand of each
@@ -367,6 +394,30 @@ class GpuPlanner {
 
 namespace {
 
+/// The group's kernel at what it takes with merged loops.
+void with_merged_loops(const Best& best, const Workload& w, const Part& ops, Proposal& out) {
+  ordered_json names = ordered_json::array();
+  for (const OpId op : ops) names.push_back(w.op(op).name);
+  for (ordered_json& kernel : out.detail["kernels_predicted"]) {
+    if (kernel["operators"] != names) continue;
+    const double apart = kernel["seconds"].get<double>();
+    if (best.seconds >= apart) return;
+    if (!kernel.contains("once") && out.price.traffic.seconds)
+      *out.price.traffic.seconds -= apart - best.seconds;
+    kernel["seconds"] = best.seconds;
+    kernel["seconds_of_loops_apart"] = apart;
+    return;
+  }
+}
+
+/// Whether rewrites of the whole have made copies for products to read.
+bool copies_first(const Composition& composed) {
+  return std::ranges::any_of(composed.rewrites, [](const std::string& name) {
+    return name.starts_with(kPad) || name.starts_with(kChannelsLast) ||
+           name.starts_with(kMatrices) || name == kRowsFirst;
+  });
+}
+
 /// Of the workload after rewrites of the whole.
 Result<Planned> planned(const Question& asked, const Composition& composed,
                         const stitching::Device& device, const Settings& settings, Known& known) {
@@ -380,12 +431,9 @@ Result<Planned> planned(const Question& asked, const Composition& composed,
   Part pair;
   if (together == 2)
     for (const GpuProduct& p : of_chunks) pair.push_back(*q.workload->find_op(p.op));
-  // A copy with padded rows, or with channels last, gains nothing that never goes home.
+  // Such a copy gains nothing that never goes home.
   const auto copies = [&](const Workload& w) {
-    return composed.rewrites.size() == 1 &&
-           (composed.rewrites.front().starts_with(kPad) ||
-            composed.rewrites.front().starts_with(kChannelsLast)) &&
-           std::ranges::any_of(w.operators(), [&](const Operator& op) {
+    return copies_first(composed) && std::ranges::any_of(w.operators(), [&](const Operator& op) {
              return std::ranges::find(asked.workload->operators(), op.name, &Operator::name) ==
                     asked.workload->operators().end();
            });
@@ -393,6 +441,7 @@ Result<Planned> planned(const Question& asked, const Composition& composed,
   std::string why;
   // Where the parts' rewrites make no rewrite of the whole, without them.
   for (const bool rewrites : {true, false}) {
+    if (rewrites && settings.flag(kAsWritten)) continue;
     GpuPlanner planner(q, device, rewrites, known);
     Partitioner partitioner(
         q.workload,
@@ -416,117 +465,37 @@ Result<Planned> planned(const Question& asked, const Composition& composed,
     Result<Price> price = price_on_gpu(whole, out.plan);
     if (!price) return Reason{price.reason()};
     out.price = std::move(price).value();
-    out.detail = {{"seconds", or_null(out.price.traffic.seconds)}};
     out.detail.update(out.price.detail);
     for (std::size_t k = 0; k < out.plan.kernels.size(); ++k)
       out.detail["kernels_predicted"][k]["by"] = out.plan.kernels[k].by;
+    Planned all;
+    for (std::size_t g = 0; g < found->groups.size(); ++g) {
+      all.groups.push_back(found->groups[g].ops);
+      all.took.push_back(found->best[g].seconds);
+      if (found->best[g].merged)
+        with_merged_loops(found->best[g], *q.workload, all.groups.back(), out);
+    }
+    out.detail["seconds"] = or_null(out.price.traffic.seconds);
     describe(partitioner, *found, settings.flag("why"), out.detail);
-    Planned all{.proposal = std::move(out)};
-    for (const Group& g : found->groups) all.groups.push_back(g.ops);
+    all.proposal = std::move(out);
     return all;
   }
   return Reason{why};
 }
 
-/// A running maximum of a product's results.
-struct RunningRows {
-  std::int64_t extent = 0;  ///< of the loop that it runs over
-  std::int64_t rows = 1;    ///< of the product for which it has one operand
-  std::int64_t others = 1;  ///< products, beside another
-};
-
-/// The first one.
-std::optional<RunningRows> running_rows(const Workload& w) {
-  for (std::size_t i = 0; i < w.operators().size(); ++i) {
-    const Operator& op = w.operators()[i];
-    if (!op.running || op.outputs.front().combine != Combine::max) continue;
-    const auto over = w.reduction_loops(OpId(i));
-    if (over.size() != 1) continue;
-    RunningRows found{.extent = w.loop(over.front()).extent};
-    const auto product = std::ranges::find_if(w.topological_order(), [&](OpId id) {
-      return w.is_contraction(id) && w.local_index(id, over.front()) >= 0 &&
-             !w.is_reduction(id, over.front());
-    });
-    if (product == w.topological_order().end()) return std::nullopt;
-    for (const Affine& at : op.outputs.front().target.index)
-      for (const Term& t : at.terms) {
-        // Rows have one operand together: the one along the loop that the maximum runs over.
-        const bool shared = std::ranges::any_of(w.op(*product).inputs, [&](const Access& a) {
-          return indexes(a, over.front()) && !indexes(a, t.loop);
-        });
-        (shared ? found.rows : found.others) *= w.loop(t.loop).extent;
-      }
-    return found;
+/// Products whose loops lie apart: those that a rewrite gives rows or matrices.
+std::set<std::string> products_apart(const Workload& w,
+                                     const std::shared_ptr<const Workload>& rows) {
+  std::set<std::string> names;
+  for (const OpId op : no_products_of_matrices(w)) names.insert(w.op(op).name);
+  if (rows == nullptr) return names;
+  for (const Operator& op : rows->operators()) {
+    if (w.find_op(op.name)) continue;
+    for (const Output& o : op.outputs)
+      for (const OpId reader : rows->consumers(o.target.tensor))
+        if (rows->is_contraction(reader)) names.insert(rows->op(reader).name);
   }
-  return std::nullopt;
-}
-
-/// Products that read rows which begin anywhere, with padded ones: along all such loops, and then
-/// along fewer for as long as that gains.
-void try_padding(const Workload& w, const std::function<bool(const Composition&)>& tried) {
-  std::vector<LoopId> loops = loops_of_odd_rows(w);
-  if (loops.empty() || loops.size() > kMostPadded) return;
-  const auto gains = [&](const std::vector<LoopId>& of) {
-    std::vector<std::string> names;
-    for (const LoopId l : of) names.push_back(w.loop(l).name);
-    const std::vector<std::string> rewrites{kPad + join(names, ";")};
-    auto padded = rewritten(std::make_shared<const Workload>(w), rewrites);
-    return padded != nullptr && tried({.rewrites = rewrites, .workload = std::move(padded)});
-  };
-  const bool all = gains(loops);
-  for (std::size_t i = 0; loops.size() > 1 && i < loops.size();) {
-    std::vector<LoopId> of = all ? loops : std::vector<LoopId>{loops[i]};
-    if (all) of.erase(of.begin() + static_cast<std::ptrdiff_t>(i));
-    if (gains(of) && all)
-      loops = std::move(of);
-    else
-      ++i;
-  }
-}
-
-/// About so many iterations: chunks that divide the loop, where there are such within a factor of
-/// two. What reads behind the end of a loop is copied and multiplied by slower forms, but by
-/// warpgroups.
-std::int64_t chunk_near(std::int64_t part, std::int64_t extent) {
-  std::int64_t best = 0;
-  const auto off = [part](std::int64_t n) {
-    return std::max(static_cast<double>(n) / static_cast<double>(part),
-                    static_cast<double>(part) / static_cast<double>(n));
-  };
-  for (std::int64_t n = kLeastChunk; n < 2 * part && n < extent; ++n)
-    if (extent % n == 0 && off(n) < 2 && (best == 0 || off(n) < off(best))) best = n;
-  return best == 0 ? round_up(part, kChunkStep) : best;
-}
-
-/// Attention whose rows make few blocks also in chunks of its keys, so that there are blocks for
-/// all multiprocessors: about one for each, half as many, twice, which may have room together, and
-/// more where blocks without chunks fill multiprocessors unevenly.
-void try_chunks(const std::shared_ptr<const Workload>& w, double units, bool warpgroups,
-                const std::function<bool(const Composition&)>& tried) {
-  for (std::vector<std::string> rewrites :
-       {std::vector<std::string>{}, {kOnline}, {kLate, kOnline}}) {
-    const auto from = rewritten(w, rewrites);
-    if (from == nullptr) continue;
-    std::optional<RunningRows> found = running_rows(*from);
-    if (!found) continue;
-    const double tiles =
-        static_cast<double>(found->others * ceil_div(found->rows, std::int64_t{64}));
-    if ((!warpgroups && found->rows > kFewRows) || tiles > kMostTurns * units) return;
-    rewrites.emplace_back();
-    std::set<std::int64_t> known;
-    for (const double blocks : {units / 2, units, 2 * units, 4 * units}) {
-      const auto chunks = static_cast<std::int64_t>(blocks / tiles);
-      if (chunks < 2) continue;
-      const std::int64_t even = ceil_div(found->extent, chunks);
-      for (const std::int64_t chunk :
-           {chunk_near(even, found->extent), round_up(even, kChunkStep)}) {
-        if (chunk >= found->extent || !known.insert(chunk).second) continue;
-        rewrites.back() = kChunks + std::to_string(chunk);
-        if (auto split = rewritten(w, rewrites)) tried({rewrites, std::move(split)});
-      }
-    }
-    return;
-  }
+  return names;
 }
 
 }  // namespace
@@ -536,34 +505,51 @@ Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
   if (!device) return Reason{device.reason()};
   const auto pricer = GpuPricer::of(q.workload, *priced_machine(q));
   if (!pricer) return Reason{pricer.reason()};
-  Known known;
-  Wholes wholes(q.workload,
-                [&](const Composition& c) { return planned(q, c, *device, settings, known); });
+  const bool rewrites = !settings.flag(kAsWritten);
+  const auto rows = rewritten(q.workload, {kRowsFirst});
+  Known known{.apart = products_apart(*q.workload, rows)};
+  const auto plan = [&](const Composition& c) { return planned(q, c, *device, settings, known); };
+  Wholes wholes(q.workload, plan, rewrites);
   const Result<Planned>& best = wholes.best();
   const auto tried = [&](const Composition& c) { return wholes.tries(c); };
-  const auto best_of = [&](const auto& tries, double gain) {
-    Result<Planned> least = Reason{""};
-    tries(*q.workload, [&](const Composition& c) {
-      Result<Planned> other = wholes.planned(c);
-      if (!other || (least && other->seconds() >= least->seconds())) return false;
-      least = std::move(other);
-      return true;
-    });
-    wholes.takes(std::move(least), gain);
-  };
   // Small workloads also as they are after other rewrites of the whole, and computing again.
-  const bool small = q.workload->operators().size() <= kMostComposed;
+  const bool small = rewrites && q.workload->operators().size() <= kMostComposed;
+  // Margins are of what changes.
+  const auto tried_for = [&](double gain, const Composition& c) {
+    Result<Planned> other = wholes.planned(c);
+    if (!other || !best) return wholes.takes(std::move(other));
+    const double part = 1 - (1 - gain) * wholes.changed(*other);
+    return wholes.takes(std::move(other), part);
+  };
+  if (rewrites && rows != nullptr) tried_for(kRowsGain, {{kRowsFirst}, rows});
+  if (rewrites && !no_products_of_matrices(*q.workload).empty())
+    try_matrices({.workload = q.workload}, small,
+                 [&](const Composition& c) { return tried_for(kMatricesGain, c); });
   if (small) {
     for (const Composition& c : stitching::compositions(*q.workload)) tried(c);
     try_chunks(q.workload, static_cast<double>(device->sms), pricer->rates().wgmma > 0, tried);
     if (auto longer = rewritten(q.workload, {kLongerRows}))
       wholes.takes(wholes.planned({.rewrites = {kLongerRows}, .workload = std::move(longer)}),
                    kLongerRowsGain);
-    best_of(try_padding, kPaddedGain);
+    // Products that read rows which begin anywhere, with padded ones.
+    const Composition from = best && copies_first(best->composed)
+                                 ? best->composed
+                                 : Composition{.rewrites = {}, .workload = q.workload};
+    std::vector<std::string> odd;
+    for (const LoopId l : loops_of_odd_rows(*from.workload))
+      odd.push_back(from.workload->loop(l).name);
+    if (odd.size() <= kMostPadded)
+      wholes.takes_best_of(
+          [&](const Wholes::Tried& t) { Wholes::try_names(from, kPad, odd, true, t); },
+          kPaddedGain);
   }
-  if (pricer->rates().wgmma > 0)
-    best_of([&](const Workload& w, const auto& take) { try_channels(w, small, take); },
-            kChannelsGain);
+  if (rewrites && pricer->rates().wgmma > 0)
+    wholes.takes_best_of(
+        [&](const Wholes::Tried& t) {
+          Wholes::try_names({.workload = q.workload}, kChannelsLast, channels_to_try(*q.workload),
+                            small, t);
+        },
+        kChannelsGain);
   if (small) {
     for (bool gains = best.ok(); gains;) {
       gains = false;

@@ -28,16 +28,18 @@ constexpr std::size_t kMostOfOthers = 24;  // operators of a workload that other
                                            // and of which kernels are priced with merged loops
 constexpr int kMostRefused = 8;            // kernels that a target is asked about
 constexpr double kNearLeast = 1.05;        // of least_seconds: nobody else is asked
-constexpr const char* kMatrices = "materialise-matrices:";
-constexpr double kMatricesGain = 0.9;  // copies are what prices know least of
+constexpr std::size_t kMostFewer = 12;  // operators of a workload of which some products alone are
+                                        // tried as matrices
+constexpr double kMatricesGain = 0.9;   // copies are what prices know least of
 
 bool small(const Workload& w) { return w.operators().size() <= kMostOfOthers; }
 
 class Planner {
  public:
   /// `merges`: parts whose loops go together are priced with these as one, as programs have them.
-  Planner(const Question& q, const Rates& r, Candidates& seen, bool merges)
-      : q_(q), r_(r), seen_(seen), merges_(merges) {
+  /// `rewrites`: whether others' plans may have some.
+  Planner(const Question& q, const Rates& r, Candidates& seen, bool merges, bool rewrites = true)
+      : q_(q), r_(r), seen_(seen), merges_(merges), rewrites_(rewrites) {
     // Fewer kernels for each group where there are more groups.
     const auto operators =
         static_cast<int>(std::max<std::size_t>(1, q.workload->operators().size()));
@@ -154,7 +156,7 @@ class Planner {
       asked.all_levels = false;
       try {
         const Result<Proposal> p = m.propose(asked, Settings(m.options, {}, "model " + m.name));
-        if (!p) continue;
+        if (!p || (!rewrites_ && !p->rewrites.empty())) continue;
         ++seen_.generated;
         const auto w = rewritten(group.workload, p->rewrites);
         if (w == nullptr || no_workloads(p->plan, *w)) continue;
@@ -179,7 +181,7 @@ class Planner {
   Candidates& seen_;
   int effort_;
   bool others_ = true;  ///< whether other models are asked
-  bool merges_;
+  bool merges_, rewrites_;
   std::map<std::string, std::optional<KernelTime>> merged_;  ///< by part
 };
 
@@ -286,34 +288,12 @@ Result<Proposal> propose(const Question& asked, const Settings& settings) {
       return why;
     };
   Result<Proposal> best = propose_heard(q, settings);
+  if (best && settings.flag(kAsWritten) && !best->rewrites.empty())
+    return Reason{"the plan that was found is of another workload (--as-written): " +
+                  join(best->rewrites)};
   if (best || refusal->first.empty() || best.reason().find(refusal->first) != std::string::npos)
     return best;
   return Reason{best.reason() + "; of the first that was tried the target says: " + refusal->first};
-}
-
-/// Products with copies that are matrices: all that are none, and then fewer for as long as that
-/// gains. Of many operators, all or none.
-void try_matrices(const Workload& w,
-                  const std::function<bool(const stitching::Composition&)>& tried) {
-  constexpr std::size_t kMostOperators = 12;
-  std::vector<std::string> names;
-  for (const OpId op : no_products_of_matrices(w)) names.push_back(w.op(op).name);
-  const auto gains = [&](const std::vector<std::string>& of) {
-    const std::vector<std::string> rewrites{kMatrices + join(of, ";")};
-    auto made = rewritten(std::make_shared<const Workload>(w), rewrites);
-    return made != nullptr && tried({.rewrites = rewrites, .workload = std::move(made)});
-  };
-  if (names.empty()) return;
-  const bool all = gains(names);
-  if (names.size() == 1 || w.operators().size() > kMostOperators) return;
-  for (std::size_t i = 0; names.size() > 1 && i < names.size();) {
-    std::vector<std::string> of = all ? names : std::vector<std::string>{names[i]};
-    if (all) of.erase(of.begin() + static_cast<std::ptrdiff_t>(i));
-    if (gains(of) && all)
-      names = std::move(of);
-    else
-      ++i;
-  }
 }
 
 Result<Planned> planned_on_processor(const Question& asked, const stitching::Composition& composed,
@@ -322,7 +302,7 @@ Result<Planned> planned_on_processor(const Question& asked, const stitching::Com
   Question q = asked;
   q.workload = composed.workload;
   const Rates* const r = &rates;
-  Planner planner(q, *r, seen, !composed.rewrites.empty());
+  Planner planner(q, *r, seen, !composed.rewrites.empty(), !settings.flag(kAsWritten));
   Partitioner partitioner(q.workload, [&](const Group& g) { return planner.find(g); });
   Result<Partition> found = partitioner.run(q);
   if (found) {
@@ -365,12 +345,16 @@ Result<Planned> planned_on_processor(const Question& asked, const stitching::Com
 Result<Proposal> propose_on_processor(const Question& q, const Rates& rates,
                                       const Settings& settings) {
   Candidates seen;
-  Wholes wholes(q.workload, [&](const stitching::Composition& c) {
+  const bool rewrites = !settings.flag(kAsWritten);
+  const auto plan = [&](const stitching::Composition& c) {
     return planned_on_processor(q, c, rates, settings, seen);
-  });
-  try_matrices(*q.workload, [&](const stitching::Composition& c) {
-    return wholes.takes(wholes.planned(c), kMatricesGain);
-  });
+  };
+  Wholes wholes(q.workload, plan, rewrites);
+  if (rewrites)
+    try_matrices({.workload = q.workload}, q.workload->operators().size() <= kMostFewer,
+                 [&](const stitching::Composition& c) {
+                   return wholes.takes(wholes.planned(c), kMatricesGain);
+                 });
   Result<Proposal> best = std::move(wholes).proposal();
   if (best) best.value().detail["candidates"] = seen.json();
   return best;
@@ -412,6 +396,10 @@ std::span<const OptionSpec> options() {
        .kind = OptionKind::flag,
        .help = "of each tensor between operators: whether they share a kernel, and what the other "
                "choice would cost (explain always says it)",
+       .in_answers = false},
+      {.name = kAsWritten,
+       .kind = OptionKind::flag,
+       .help = "plan the operators that there are, without rewriting the workload",
        .in_answers = false}};
   return all;
 }

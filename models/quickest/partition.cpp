@@ -157,6 +157,16 @@ bool Partitioner::connected(const Part& ops) const {
   return seen.size() == ops.size();
 }
 
+/// What reads inputs alone waits for nothing, so that its kernels may as well be one: copies that
+/// products read.
+bool Partitioner::share_launch(const Part& ops) const {
+  return rough_ && std::ranges::all_of(ops, [&](OpId op) {
+           return !product_(op) && std::ranges::all_of(w_->op(op).inputs, [&](const Access& x) {
+             return !w_->producer(x.tensor).valid();
+           });
+         });
+}
+
 Part Partitioner::joined(const Part& a, const Part& b) const {
   Part all = a;
   all.insert(all.end(), b.begin(), b.end());
@@ -198,7 +208,8 @@ std::vector<Part> Partitioner::all_partitions_best(const std::vector<Part>& atom
       const bool single = (group & (group - 1)) == 0;
       // Others may plan a whole of more products than a kernel that is searched for.
       const bool whole = group == all && !rough_;
-      if (!single && (!connected(ops) || !(whole || may_join(ops)))) continue;
+      if (!single && ((!connected(ops) && !share_launch(ops)) || !(whole || may_join(ops))))
+        continue;
       const double together = least[done] + seconds(ops);
       if (together < least[done | group])
         least[done | group] = together, taken[done | group] = group;

@@ -29,7 +29,10 @@ struct Best {
   Plan plan = {};       ///< of the group's workload, after `rewrites`
   std::vector<std::string> rewrites = {};
   std::vector<KernelTime> times = {};  ///< by kernel, where the machine is a processor
-  std::vector<Choice> others = {};     ///< single kernels that may stand in its place, best first
+  /// `seconds` are of the one kernel where loops that always go together are one, as programs have
+  /// them; the plan is of the loops as they are.
+  bool merged = false;
+  std::vector<Choice> others = {};  ///< single kernels that may stand in its place, best first
 };
 
 /// Finds the best plan of a group; nothing where it has none.
@@ -73,11 +76,12 @@ class Partitioner {
               IsProduct product = {}, std::vector<bool> once = {});
 
   /// A Reason where an operator has no plan at all. Every partition into connected parts where
-  /// there are few operators; else parts are joined along the edge that gains most, as long as one
-  /// gains, and what contractions and what lies between them would be together is tried. Where
-  /// there is a Rough, it says what gains, and what it was wrong about is taken apart again; parts
-  /// that read the same tensor count as connected then, contractions aside. `pair`: two operators,
-  /// one after the other, that begin as one part with what lies between them.
+  /// there are few operators, with what reads inputs alone together or not; else parts are joined
+  /// along the edge that gains most, as long as one gains, and what contractions and what lies
+  /// between them would be together is tried. Where there is a Rough, it says what gains, and what
+  /// it was wrong about is taken apart again; parts that read the same tensor count as connected
+  /// then, contractions aside. `pair`: two operators, one after the other, that begin as one part
+  /// with what lies between them.
   Result<Partition> run(const Question& q, const Part& pair = {});
   /// Of every tensor between operators: whether they share a kernel, and what the other choice
   /// would cost; in large workloads not of all.
@@ -92,6 +96,7 @@ class Partitioner {
   bool small(const Part& ops) const;
   bool may_join(const Part& ops) const;
   bool connected(const Part& ops) const;
+  bool share_launch(const Part& ops) const;
   bool acyclic(const std::vector<Part>& parts) const;
   Part joined(const Part& a, const Part& b) const;
   std::vector<Part> all_partitions_best(const std::vector<Part>& atoms);
@@ -155,11 +160,16 @@ void describe(Partitioner& partitioner, const Partition& found, bool why,
 
 // ---- wholes.cpp -----------------------------------------------------------------------------
 
+/// The option by which the workload is planned as it is.
+inline constexpr const char* kAsWritten = "as-written";
+inline constexpr const char* kMatrices = "materialise-matrices:";
+
 /// A plan of the workload after rewrites of the whole.
 struct Planned {
   Proposal proposal;                     ///< its rewrites: of the whole first, then of parts
   stitching::Composition composed = {};  ///< the workload that was planned
   std::vector<Part> groups = {};         ///< of its operators
+  std::vector<double> took = {};         ///< seconds, by group
   double seconds() const;                ///< infinity where nobody says
 };
 
@@ -168,22 +178,36 @@ struct Planned {
 /// them.
 class Wholes {
  public:
+  using Tried = std::function<bool(const stitching::Composition&)>;
   using Plan = std::function<Result<Planned>(const stitching::Composition&)>;
-  Wholes(std::shared_ptr<const Workload> w, Plan plan);
+  /// `rewrites`: false for the workload as it is alone.
+  Wholes(std::shared_ptr<const Workload> w, Plan plan, bool rewrites = true);
   /// What `plan` makes of it, with its rewrites.
   Result<Planned> planned(const stitching::Composition& c) const;
   /// Keeps it where it takes less than this part of the seconds of the quickest before, and says
   /// whether it does.
   bool takes(Result<Planned> other, double part = 1);
   bool tries(const stitching::Composition& c) { return takes(planned(c)); }
+  /// Keeps the quickest that `tries` finds where it takes less than this part of the seconds of the
+  /// quickest before. `tries` is given what says whether a plan is quicker than its others.
+  void takes_best_of(const std::function<void(const Tried&)>& tries, double part);
   const Result<Planned>& best() const { return best_; }
+  /// Of the quickest's seconds, the share of those groups that the other plan does not have.
+  double changed(const Planned& other) const;
   /// With the time that the search took.
   Result<Proposal> proposal() &&;
+  /// Plans the workload `from` after the rewrite PREFIX:NAME;NAME as well: of all names, and with
+  /// `fewer` then of fewer for as long as `tried` says that this gains.
+  static void try_names(const stitching::Composition& from, const std::string& prefix,
+                        std::vector<std::string> names, bool fewer, const Tried& tried);
 
  private:
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   Plan plan_;
   Result<Planned> best_;
 };
+
+/// Products that are none of matrices with copies that are (that rewrite), by Wholes::try_names.
+void try_matrices(const stitching::Composition& from, bool fewer, const Wholes::Tried& tried);
 
 }  // namespace tilewright::quickest

@@ -1,7 +1,10 @@
 // The whole workload as it is and after rewrites, of which the quickest plan is kept.
 #include <limits>
+#include <set>
 #include <utility>
 
+#include "core/base/format.h"
+#include "core/workload/rewrite/rewrite.h"
 #include "models/quickest/partition.h"
 
 namespace tilewright::quickest {
@@ -15,8 +18,9 @@ double Planned::seconds() const {
   return proposal.price.traffic.seconds.value_or(std::numeric_limits<double>::infinity());
 }
 
-Wholes::Wholes(std::shared_ptr<const Workload> w, Plan plan)
+Wholes::Wholes(std::shared_ptr<const Workload> w, Plan plan, bool rewrites)
     : plan_(std::move(plan)), best_(planned({.workload = w})) {
+  if (!rewrites) return;
   if (auto gathered = rewritten(w, {kGathersFirst})) tries({{kGathersFirst}, std::move(gathered)});
 }
 
@@ -33,6 +37,60 @@ bool Wholes::takes(Result<Planned> other, double part) {
   if (!other || (best_ && other->seconds() >= part * best_->seconds())) return false;
   best_ = std::move(other);
   return true;
+}
+
+double Wholes::changed(const Planned& other) const {
+  const auto names = [](const Planned& p, const Part& ops) {
+    std::set<std::string> all;
+    for (const OpId op : ops) all.insert(p.composed.workload->op(op).name);
+    return all;
+  };
+  std::set<std::set<std::string>> theirs;
+  for (const Part& ops : other.groups) theirs.insert(names(other, ops));
+  double all = 0, changed = 0;
+  for (std::size_t g = 0; g < best_->groups.size(); ++g) {
+    all += best_->took[g];
+    changed += theirs.contains(names(*best_, best_->groups[g])) ? 0 : best_->took[g];
+  }
+  return all > 0 ? changed / all : 1;
+}
+
+void Wholes::takes_best_of(const std::function<void(const Tried&)>& tries, double part) {
+  Result<Planned> least = Reason{""};
+  tries([&](const stitching::Composition& c) {
+    Result<Planned> other = planned(c);
+    if (!other || (least && other->seconds() >= least->seconds())) return false;
+    least = std::move(other);
+    return true;
+  });
+  takes(std::move(least), part);
+}
+
+void Wholes::try_names(const stitching::Composition& from, const std::string& prefix,
+                       std::vector<std::string> names, bool fewer, const Tried& tried) {
+  if (names.empty()) return;
+  const auto gains = [&](const std::vector<std::string>& of) {
+    stitching::Composition c = from;
+    c.rewrites.push_back(prefix + join(of, ";"));
+    c.workload = rewritten(from.workload, {c.rewrites.back()});
+    return c.workload != nullptr && tried(c);
+  };
+  const bool all = gains(names);
+  for (std::size_t i = 0; fewer && names.size() > 1 && i < names.size();) {
+    std::vector<std::string> of = all ? names : std::vector<std::string>{names[i]};
+    if (all) of.erase(of.begin() + static_cast<std::ptrdiff_t>(i));
+    if (gains(of) && all)
+      names = std::move(of);
+    else
+      ++i;
+  }
+}
+
+void try_matrices(const stitching::Composition& from, bool fewer, const Wholes::Tried& tried) {
+  std::vector<std::string> names;
+  for (const OpId op : no_products_of_matrices(*from.workload))
+    names.push_back(from.workload->op(op).name);
+  Wholes::try_names(from, kMatrices, std::move(names), fewer, tried);
 }
 
 Result<Proposal> Wholes::proposal() && {
