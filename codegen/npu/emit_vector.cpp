@@ -60,11 +60,11 @@ std::vector<LoopId> KernelEmitter::around_rows(OpId id, const SlabLoops& loops) 
   return all;
 }
 
-/// Cycles of all slabs of an operator, as if its loops were not cut: what accesses that do not lie
-/// as vector instructions walk them take to be brought, its functions, and what folds.
+/// Cycles of all slabs of a tile of an operator: what accesses that do not lie as vector
+/// instructions walk them take to be brought, its functions, and what folds.
 double KernelEmitter::slabs_take(OpId id, const SlabLoops& loops) const {
   const Operator& op = w_.op(id);
-  const auto extent = [&](LoopId l) { return l.valid() ? w_.loop(l).extent : 1; };
+  const auto extent = [&](LoopId l) { return l.valid() ? tile_size(id, l) : 1; };
   const double columns = static_cast<double>(std::min(extent(loops.columns), kEstimatedColumns));
   const double rows = std::min(static_cast<double>(extent(loops.rows)),
                                std::max(16.0, std::floor(kEstimatedElements / columns)));

@@ -217,6 +217,8 @@ class KernelEmitter : private BlockWalk {
     bool left_transposed = false, right_transposed = false;
   };
   Product product_of(const ScheduleNode& n) const;
+  /// Iterations of an operator's loop that a compute has at most.
+  std::int64_t tile_size(OpId op, LoopId l) const;
   void place_product(const ScheduleNode& n);
   void multiply(NodeId node, const Ranges& ranges, const SumStep& step);
   const SumBlock& sum_block(BufferId b, const Box& box, bool initialises);

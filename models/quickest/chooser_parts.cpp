@@ -28,8 +28,6 @@ constexpr std::int64_t kShare = 8;
 constexpr std::int64_t kFewSteps = 100'000;
 /// Where none has so few, blocks of one operator's result have at most so many.
 constexpr std::int64_t kManySteps = 400'000;
-/// A plan over merged loops that takes so much longer over its own is searched again.
-constexpr double kNotAlike = 1.03;
 /// Of fewest bytes: trees of our own that are counted for all parts together, of a part at least
 /// and at most.
 constexpr int kTrees = 4000, kLeastTrees = 40, kMostTrees = 600;
@@ -259,13 +257,10 @@ void Chooser::search_tiles(Candidate& c) {
   if (c.merged != nullptr) {
     const Plan over = searched(c.over_merged, c.merged->workload(), seconds);
     plan = c.merged->split(over).value_or(plan);
-    // Tiles of a merged loop may be no run of the part's own loops.
-    const double alike = timed(over, c.merged->workload()).seconds.value_or(0);
+    // Tiles of a merged loop may be no run of the part's own loops, and others are no run of it.
     seconds = timed(plan, c.workload).seconds.value_or(HUGE_VAL);
-    if (seconds > kNotAlike * alike) plan = searched(plan, c.workload, seconds);
-  } else {
-    plan = searched(plan, c.workload, seconds);
   }
+  plan = searched(plan, c.workload, seconds);
   if (plan == c.part.plan) return;
   const auto its = timed(plan, c.workload).seconds;
   if (!its || *its >= *c.most[kSeconds]) return;

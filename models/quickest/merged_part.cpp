@@ -47,9 +47,9 @@ Node MergedPart::split(const Node& n, const std::map<std::string, std::int64_t>&
         steps(merged->second, n.step > 0 ? n.step : tiles.at(n.name));
     for (std::size_t i = 0; i < own.size(); ++i) {
       const Loop& l = merged->second[i];
-      std::int64_t& whole = around.try_emplace(l.name, l.extent).first->second;
-      if (own[i] >= whole) continue;
-      whole = own[i];
+      const auto [whole, is_outermost] = around.try_emplace(l.name, l.extent);
+      if (own[i] >= whole->second && !is_outermost) continue;
+      whole->second = own[i];
       nest.push_back(loop(l.name, {}, own[i], n.binding));
     }
   }

@@ -20,7 +20,8 @@ class MergedPart {
   static std::optional<MergedPart> of(const Workload& part);
   const std::shared_ptr<const Workload>& workload() const { return workload_; }
   /// A tile of a merged loop becomes one of its loops: inner ones whole, of the next as many as it
-  /// has room for, outer ones one at a time. Nothing where a tensor's home is a merged loop's body.
+  /// has room for, outer ones one at a time; each loop has a node, so that its tile may be searched
+  /// further. Nothing where a tensor's home is a merged loop's body.
   std::optional<Plan> split(const Plan& plan) const;
 
  private:
