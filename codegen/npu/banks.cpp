@@ -2,6 +2,7 @@
 // each repeat a bank group reads one block of 32 bytes a cycle and writes one, and the same block
 // counts once.
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "codegen/npu/emitter.h"
@@ -16,6 +17,7 @@ struct Blocks {
   std::int64_t repeat_stride = 0;  ///< bytes
   std::int64_t block_stride = 0;   ///< bytes
   std::int64_t count = 0;          ///< blocks a repeat
+  friend bool operator==(const Blocks&, const Blocks&) = default;
 };
 
 /// Most blocks of one group among the different ones of a repeat.
@@ -43,6 +45,35 @@ std::int64_t most_of_a_group(const std::vector<Blocks>& operands, std::int64_t r
   for (const std::int64_t b : blocks)
     most = std::max(most, ++of_group[static_cast<std::size_t>(b % groups)]);
   return most;
+}
+
+/// After how many repeats each group has again as many blocks of each operand; `repeats` where it
+/// is not known to.
+std::int64_t period_of(const std::vector<Blocks>& operands, std::int64_t repeats,
+                       std::int64_t groups) {
+  // Where all move by as many whole blocks, each repeat is as the first, and blocks that follow one
+  // another are in groups of their own.
+  const Blocks& first = operands.front();
+  if (operands.size() == 1 && first.block_stride == kBlock && first.count <= groups) return 1;
+  const auto in_blocks = [](const Blocks& o) { return o.repeat_stride % kBlock == 0; };
+  if (!std::ranges::all_of(operands, in_blocks)) return repeats;
+  if (std::ranges::all_of(operands,
+                          [&](const Blocks& o) { return o.repeat_stride == first.repeat_stride; }))
+    return 1;
+  // Elsewhere those of two operands may be the same block in one repeat and not in another, but for
+  // operands that are the same or lie apart.
+  const auto end = [&](const Blocks& o) {
+    return o.begin + (repeats - 1) * o.repeat_stride + (o.count - 1) * o.block_stride + kBlock;
+  };
+  std::int64_t period = 1;
+  for (const Blocks& a : operands) {
+    for (const Blocks& b : operands)
+      if (a != b && a.begin / kBlock * kBlock < end(b) && b.begin / kBlock * kBlock < end(a))
+        return repeats;
+    const std::int64_t step = a.repeat_stride / kBlock % groups;
+    period = std::lcm(period, groups / std::gcd(step, groups));
+  }
+  return std::min(period, repeats);
 }
 
 }  // namespace
@@ -88,22 +119,17 @@ std::int64_t KernelEmitter::bank_cycles(const Vector& v) const {
                          : blocks(v.to, to, mask, kBlock, ceil_div(lanes * to_size, kBlock))};
   if (reads.empty()) reads = writes;  // nothing is read
   std::vector<std::int64_t> taken, of_group;
-  // Where all operands move by as many whole blocks, each repeat is as the first.
-  const auto alike = [](const std::vector<Blocks>& all) {
-    return std::ranges::all_of(all, [&](const Blocks& o) {
-      return o.repeat_stride == all.front().repeat_stride && o.repeat_stride % kBlock == 0;
-    });
-  };
-  const std::int64_t repeats = v.repeat.literal();
-  const std::int64_t looked =
-      alike(reads) && alike(writes) ? std::min<std::int64_t>(repeats, 1) : repeats;
+  const std::int64_t repeats = v.repeat.literal(), groups = core().bank_groups;
+  const std::int64_t period =
+      std::lcm(period_of(reads, repeats, groups), period_of(writes, repeats, groups));
   std::int64_t more = 0;
-  for (std::int64_t r = 0; r < looked; ++r)
-    more +=
-        std::max({std::int64_t{1}, most_of_a_group(reads, r, core().bank_groups, taken, of_group),
-                  most_of_a_group(writes, r, core().bank_groups, taken, of_group)}) -
-        1;
-  return looked < repeats ? more * repeats : more;
+  for (std::int64_t r = 0; r < std::min(period, repeats); ++r) {
+    const std::int64_t times = (repeats - r + period - 1) / period;  // repeats like this one
+    more += times * (std::max({std::int64_t{1}, most_of_a_group(reads, r, groups, taken, of_group),
+                               most_of_a_group(writes, r, groups, taken, of_group)}) -
+                     1);
+  }
+  return more;
 }
 
 }  // namespace tilewright::npu

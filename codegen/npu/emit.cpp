@@ -18,6 +18,13 @@ std::int64_t count(const std::vector<Statement>& body) {
   return n;
 }
 
+std::string name_of(const Workload& w, std::size_t kernel) {
+  std::string name = w.name() + "_" + std::to_string(kernel);
+  for (char& c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  return name;
+}
+
 /// Machines and workloads that no kernel is emitted for.
 std::optional<Reason> without_code(const Schedule& schedule) {
   if (!schedule.machine->npu_core)
@@ -30,7 +37,8 @@ std::optional<Reason> without_code(const Schedule& schedule) {
 std::optional<Reason> refuses(const Schedule& schedule, const EmitOptions& options) {
   if (auto why = without_code(schedule)) return why;
   for (std::size_t k = 0; k < schedule.kernels.size(); ++k)
-    if (auto why = KernelEmitter(schedule, static_cast<int>(k), options).refusal()) return why;
+    if (const auto taken = merged_or_plain(schedule, k, options, &KernelEmitter::taken); !taken)
+      return taken.why();
   return std::nullopt;
 }
 
@@ -49,10 +57,14 @@ Result<Source> emit(const Schedule& schedule, const EmitOptions& options) {
   source.file_name += ".npu";
   source.needed.assign(w.tensors().size(), false);
   for (std::size_t k = 0; k < schedule.kernels.size(); ++k) {
-    Result<KernelSource> kernel = KernelEmitter(schedule, static_cast<int>(k), options).emit();
+    Result<KernelSource> kernel = merged_or_plain(schedule, k, options, &KernelEmitter::emit);
     if (!kernel) return kernel.why();
     source.kernels.push_back(std::move(kernel).value());
     KernelSource& made = source.kernels.back();
+    made.program.name = name_of(w, k);  // and shapes, as the plan's workload has them
+    for (Tensor& t : made.program.tensors)
+      if (const auto& shape = w.tensor(*w.find_tensor(t.name)).shape; !shape.empty())
+        t.shape = shape;
     made.statements = count(made.program.body);
     check(made.program, *schedule.machine);
     source.text += (source.text.empty() ? "" : "\n") + to_text(made.program);

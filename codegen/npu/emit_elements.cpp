@@ -175,7 +175,13 @@ Walked KernelEmitter::walked(OpId id, const Access& a, BufferId of, const std::v
       continue;
     }
     const Form f = form(a.index[d]);
-    all.inside.emplace_back(f, tensor.shape[d]);
+    Interval all_of{f.base, f.base + 1};
+    for (const Term& t : a.index[d].terms) {
+      const std::int64_t to =
+          t.coefficient * (at[static_cast<std::size_t>(w_.local_index(id, t.loop))].size() - 1);
+      (to < 0 ? all_of.lo : all_of.hi) += to;
+    }
+    if (all_of.lo < 0 || all_of.hi > tensor.shape[d]) all.inside.emplace_back(f, tensor.shape[d]);
     all.offset.base += (f.base - low) * all.by[d];
     all.offset.row += f.row * all.by[d];
     all.offset.column += f.column * all.by[d];

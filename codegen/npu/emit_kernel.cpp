@@ -52,16 +52,16 @@ Result<KernelSource> KernelEmitter::emit() {
   }
 }
 
-std::optional<Reason> KernelEmitter::refusal() {
+Result<bool> KernelEmitter::taken() {
   try {
     check();
     choose_places();
     measure();
     lay_out();
     walk_alike(emitted_, [&](std::int64_t block) { traced(block, Kept::none); });
-    return std::nullopt;
+    return true;
   } catch (const NeedsMoves&) {
-    return with_moves().refusal();
+    return with_moves().taken();
   } catch (const Refused& refused) {
     return Reason{k_.name + ": " + refused.text, refused.shortage};
   }
@@ -155,9 +155,7 @@ void KernelEmitter::begin_block() {
 Program KernelEmitter::program() {
   std::vector<Rolled> body = by_coordinate(grid_loops(), 0, 0);
   emitted_ += 2 * flags_;
-  Program p{.name = w_.name() + "_" + std::to_string(index_), .blocks = k_.blocks};
-  for (char& c : p.name)
-    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  Program p{.blocks = k_.blocks};
   declare(p);
   p.body = statements(body, {});
   return p;

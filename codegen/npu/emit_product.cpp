@@ -23,6 +23,15 @@ const MicroKernel* find_micro_kernel(std::string_view name) {
   return nullptr;
 }
 
+std::int64_t KernelEmitter::tile_size(OpId op, LoopId l) const {
+  std::int64_t least = w_.loop(l).extent;
+  const OpLoop own{op, w_.local_index(op, l)};
+  for (const ScheduleNode& n : k_.nodes)
+    if (n.kind == NodeKind::loop && std::ranges::find(n.cuts, own) != n.cuts.end())
+      least = std::min(least, n.step);
+  return least;
+}
+
 /// Which matrices of its tensors a product multiplies: of loops that may be rows, columns or depth
 /// those of which a compute has most.
 KernelEmitter::Product KernelEmitter::product_of(const ScheduleNode& n) const {
@@ -30,15 +39,7 @@ KernelEmitter::Product KernelEmitter::product_of(const ScheduleNode& n) const {
   const auto refuse = [&](const std::string& why) -> Product {
     throw Refused{op.name + " is not a product for the cube: " + why};
   };
-  const auto size = [&](LoopId l) {
-    std::int64_t least = w_.loop(l).extent;
-    const OpLoop own{n.op, w_.local_index(n.op, l)};
-    for (NodeId at = n.parent; at.valid(); at = k_.node(at).parent)
-      if (const ScheduleNode& loop = k_.node(at);
-          loop.kind == NodeKind::loop && std::ranges::find(loop.cuts, own) != loop.cuts.end())
-        least = std::min(least, loop.step);
-    return least;
-  };
+  const auto size = [&](LoopId l) { return tile_size(n.op, l); };
   const Result<MatrixProduct> found = matrix_product(w_, n.op, size);
   if (!found) return refuse("it " + found.reason().substr(op.name.size() + 1));
   if (!found->in_rows)

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "codegen/npu/emitter.h"
 #include "codegen/npu/expressions.h"
@@ -34,14 +35,36 @@ KernelEmitter::SlabLoops KernelEmitter::slab_loops(OpId id) const {
           least = its, best = {.rows = rows, .columns = columns};
       }
   }
+  best.outer = around_rows(id, best);
   return at->second = best;
 }
 
-/// Cycles of all slabs of an operator, as if its loops were not cut: what accesses that do not lie
-/// as vector instructions walk them take to be brought, its functions, and what folds.
+/// Loops that may go on where the slab's rows end: each access goes by both, or by none. Not where
+/// a value is an index.
+std::vector<LoopId> KernelEmitter::around_rows(OpId id, const SlabLoops& loops) const {
+  const Operator& op = w_.op(id);
+  bool reads_index = false;
+  for (const Output& o : op.outputs) each_index(o.value, [&](LoopId) { reads_index = true; });
+  if (!loops.rows.valid() || w_.gathers(id) || reads_index || w_.is_reduction(id, loops.rows))
+    return {};
+  std::vector<LoopId> all;
+  for (LoopId l : op.loops) {
+    if (l == loops.rows || l == loops.columns || w_.is_reduction(id, l)) continue;
+    const auto with_rows = [&](const Access& a) {
+      return depends(op, a, l) == depends(op, a, loops.rows);
+    };
+    if (std::ranges::all_of(op.inputs, with_rows) &&
+        std::ranges::all_of(op.outputs, with_rows, &Output::target))
+      all.push_back(l);
+  }
+  return all;
+}
+
+/// Cycles of all slabs of a tile of an operator: what accesses that do not lie as vector
+/// instructions walk them take to be brought, its functions, and what folds.
 double KernelEmitter::slabs_take(OpId id, const SlabLoops& loops) const {
   const Operator& op = w_.op(id);
-  const auto extent = [&](LoopId l) { return l.valid() ? w_.loop(l).extent : 1; };
+  const auto extent = [&](LoopId l) { return l.valid() ? tile_size(id, l) : 1; };
   const double columns = static_cast<double>(std::min(extent(loops.columns), kEstimatedColumns));
   const double rows = std::min(static_cast<double>(extent(loops.rows)),
                                std::max(16.0, std::floor(kEstimatedElements / columns)));
@@ -168,10 +191,14 @@ void KernelEmitter::vector_compute(NodeId node, const Ranges& ranges,
                                    const std::vector<SumStep>& steps) {
   const ScheduleNode& n = k_.node(node);
   const Operator& op = w_.op(n.op);
-  const SlabLoops loops = slab_loops(n.op);
-  const auto around = ranges_of(s_, k_, ranges, n.op);
+  SlabLoops loops = slab_loops(n.op);
+  const auto all = ranges_of(s_, k_, ranges, n.op);
+  const std::vector<Interval> around(all.begin(), all.end());
   const auto local = [&](LoopId l) { return static_cast<std::size_t>(w_.local_index(n.op, l)); };
-  std::vector<Interval> at(around.begin(), around.end());
+  std::vector<Interval> at = around;
+  // Without rows, slabs have some of the columns.
+  const bool in_a_row =
+      !loops.rows.valid() && loops.columns.valid() && !w_.is_reduction(n.op, loops.columns);
   // Loops of which slabs have one iteration each, or some rows: reduced ones inside the others.
   struct Walked {
     std::size_t loop;
@@ -182,10 +209,12 @@ void KernelEmitter::vector_compute(NodeId node, const Ranges& ranges,
   for (const bool sums : {false, true}) {
     if (sums) reduced = walked.size();
     for (LoopId l : op.loops)
-      if (l != loops.columns && w_.is_reduction(n.op, l) == sums) walked.push_back({local(l)});
+      if ((l != loops.columns || in_a_row) && w_.is_reduction(n.op, l) == sums)
+        walked.push_back({local(l)});
   }
+  const LoopId first = in_a_row ? loops.columns : loops.rows;
   for (const Walked& l : walked)
-    if (!loops.rows.valid() || l.loop != local(loops.rows)) at[l.loop].hi = at[l.loop].lo + 1;
+    if (!first.valid() || l.loop != local(first)) at[l.loop].hi = at[l.loop].lo + 1;
   if (measuring_) return charge(1);
   if (kept_ == Kept::reads) return;  // tiles that are there are computed on
   const auto goes_on = [&](const Walked& l) { return at[l.loop].hi < around[l.loop].hi; };
@@ -198,13 +227,25 @@ void KernelEmitter::vector_compute(NodeId node, const Ranges& ranges,
     return std::ranges::any_of(sums,
                                [&](const Walked& l) { return around[l.loop].size() > l.step; });
   };
-  if (loops.rows.valid()) {
-    const std::int64_t rows = around[local(loops.rows)].size();
-    const std::int64_t step = slab_rows(n, at, loops, rows, more_steps());
+  const auto take = [&](LoopId loop, std::int64_t step) {
     for (Walked& l : walked)
-      if (l.loop == local(loops.rows)) l.step = step;
+      if (l.loop == local(loop)) l.step = step;
+  };
+  const std::vector<LoopId> outer = outer_rows(n, around, std::exchange(loops.outer, {}), loops);
+  if (first.valid()) {
+    std::int64_t most = around[local(first)].size(), has = most;
+    for (LoopId l : outer) most *= around[local(l)].size();
+    const std::int64_t room = slab_room(n, at, loops, most, more_steps());
+    take(first, std::min(has, room));
+    for (std::size_t i = outer.size(); i-- > 0 && room >= 2 * has;) {
+      const std::int64_t size = around[local(outer[i])].size(), some = std::min(size, room / has);
+      take(outer[i], some);
+      loops.outer.insert(loops.outer.begin(), outer[i]);
+      if (some < size) break;
+      has *= size;
+    }
   } else {
-    slab_rows(n, at, loops, 1, more_steps());
+    slab_room(n, at, loops, 1, more_steps());
   }
   std::ranges::for_each(walked, begin);
   for (bool more = true; more;) {
@@ -227,26 +268,76 @@ void KernelEmitter::vector_compute(NodeId node, const Ranges& ranges,
   }
 }
 
-/// Rows of a slab whose temporaries fit scratch: a multiple of 16, or 32 where elements are bytes,
-/// so that a slab's part of a vector of rows is aligned.
-std::int64_t KernelEmitter::slab_rows(const ScheduleNode& n, std::vector<Interval> at,
-                                      const SlabLoops& loops, std::int64_t rows, bool kept) {
+/// The loops around the slab's rows, outermost first, whose iterations follow one another in every
+/// tile that the operator touches as rows do: a row after the last one of an iteration is the first
+/// one of the next.
+std::vector<LoopId> KernelEmitter::outer_rows(const ScheduleNode& n,
+                                              const std::vector<Interval>& around,
+                                              const std::vector<LoopId>& candidates,
+                                              const SlabLoops& loops) const {
+  std::vector<LoopId> outer;
+  if (candidates.empty()) return outer;
+  const Operator& op = w_.op(n.op);
+  const auto size = [&](LoopId l) {
+    return around[static_cast<std::size_t>(w_.local_index(n.op, l))].size();
+  };
+  std::int64_t rows = size(loops.rows);
+  const auto goes_on = [&](const Access& a, BufferId b, LoopId loop) {
+    const auto steps = [&](LoopId l) {
+      SlabLoops its = loops;
+      its.rows = l;
+      return walked(n.op, a, b, around, its);
+    };
+    const Walked of_rows = steps(loops.rows), of_loop = steps(loop);
+    const auto by_rows = [](const auto& i) { return i.first.row != 0; };
+    return of_loop.offset.row == rows * of_rows.offset.row &&
+           std::ranges::none_of(of_rows.inside, by_rows) &&
+           std::ranges::none_of(of_loop.inside, by_rows);
+  };
+  for (bool more = true; more;) {
+    more = false;
+    for (LoopId l : candidates) {
+      if (size(l) == 1 || std::ranges::find(outer, l) != outer.end()) continue;
+      bool all = true;
+      for (std::size_t i = 0; i < op.inputs.size() && all; ++i)
+        all = goes_on(op.inputs[i], codegen::buffer_of_input(n, static_cast<int>(i)), l);
+      for (std::size_t o = 0; o < n.writes.size() && all; ++o)
+        all = goes_on(op.outputs[static_cast<std::size_t>(n.writes[o].output)].target,
+                      n.writes[o].buffer, l);
+      if (!all) continue;
+      outer.insert(outer.begin(), l);
+      rows *= size(l);
+      more = true;
+      break;
+    }
+  }
+  return outer;
+}
+
+/// Rows of a slab whose temporaries fit scratch, of so many at most: a multiple of 16, or 32 where
+/// elements are bytes, so that a slab's part of a vector of rows is aligned. Without rows, columns:
+/// whole repeats.
+std::int64_t KernelEmitter::slab_room(const ScheduleNode& n, std::vector<Interval> at,
+                                      const SlabLoops& loops, std::int64_t most, bool kept) {
   const auto bytes = [&](const Access& a) { return size_of(w_.tensor(a.tensor).dtype); };
   const Operator& op = w_.op(n.op);
   const bool small =
       std::ranges::any_of(op.inputs, [&](const Access& a) { return bytes(a) == 1; }) ||
       std::ranges::any_of(op.outputs, [&](const Output& o) { return bytes(o.target) == 1; });
-  const std::int64_t kRows = small ? 32 : 16;
-  if (loops.rows.valid()) {
-    Interval& range = at[static_cast<std::size_t>(w_.local_index(n.op, loops.rows))];
-    range.hi = range.lo + std::min(rows, kRows);
+  const std::int64_t some = !loops.rows.valid() ? kVector : small ? 32 : 16;
+  std::int64_t measured = 1;
+  if (most > 1) {
+    const LoopId first = loops.rows.valid() ? loops.rows : loops.columns;
+    Interval& range = at[static_cast<std::size_t>(w_.local_index(n.op, first))];
+    measured = std::min(range.size(), some);
+    range.hi = range.lo + measured;
   }
   const std::int64_t need = 4 * slab(n, at, loops, {.kept = kept, .begins = !kept}, true);
-  const std::int64_t fit = need == 0 ? rows : scratch_bytes_ / need * kRows;
+  const std::int64_t fit = need == 0 ? most : scratch_bytes_ / need * measured;
   if (fit == 0)
     throw Refused{w_.op(n.op).name + " needs " + std::to_string(need) +
                   " bytes of UB to work in, and its tiles leave " + std::to_string(scratch_bytes_)};
-  return std::min(rows, fit);
+  return std::min(most, fit);
 }
 
 /// Which of the operator's inputs and outputs, in that order, are brought to scratch and from
@@ -274,7 +365,9 @@ Shape KernelEmitter::shape_of(OpId op, const std::vector<Interval>& at,
   const auto size = [&](LoopId l) {
     return l.valid() ? at[static_cast<std::size_t>(w_.local_index(op, l))].size() : 1;
   };
-  return {.rows = size(loops.rows), .columns = size(loops.columns)};
+  Shape shape{.rows = size(loops.rows), .columns = size(loops.columns)};
+  for (LoopId l : loops.outer) shape.rows *= size(l);
+  return shape;
 }
 
 /// Temporaries go by its shape and by what is moved alone, instructions also by how far apart the

@@ -13,6 +13,7 @@
 #include "codegen/common/range_emitter.h"
 #include "codegen/npu/alike_blocks.h"
 #include "codegen/npu/block_walk.h"
+#include "codegen/npu/merged.h"
 #include "codegen/npu/npu.h"
 #include "codegen/npu/reroll.h"
 #include "codegen/npu/trace.h"
@@ -91,8 +92,9 @@ struct Form {
 
 /// An access's elements over a slab: where they lie, and which of them are in the tensor at all.
 struct Walked {
-  Form offset = {};                                        ///< elements from `object`'s beginning
-  std::vector<std::pair<Form, std::int64_t>> inside = {};  ///< values, and what they are below
+  Form offset = {};  ///< elements from `object`'s beginning
+  /// Of dimensions that the slab goes beyond: values, and what they are below.
+  std::vector<std::pair<Form, std::int64_t>> inside = {};
   std::vector<std::int64_t> by = {};  ///< elements from index to index, by dimension
   std::string object = {};
   DType type = DType::f32;               ///< as the elements lie there
@@ -112,11 +114,13 @@ class KernelEmitter : private BlockWalk {
  public:
   KernelEmitter(const Schedule& schedule, int index, const EmitOptions& options);
   Result<KernelSource> emit();
-  /// Why emit() gives none, found by walking the blocks alone.
-  std::optional<Reason> refusal();
-  /// Cycles of the whole kernel, predicted (predicted_seconds), and the instructions that were
-  /// walked through added to `steps`.
-  Result<double> cycles(std::int64_t* steps);
+  /// Whether emit() gives one, or why not, found by walking the blocks alone.
+  Result<bool> taken();
+  struct Taken {
+    double cycles = 0;       ///< of the whole kernel, predicted (predicted_seconds)
+    std::int64_t steps = 0;  ///< instructions that were walked through for it
+  };
+  Result<Taken> cycles();
 
  private:
   /// What of a block is kept: its trace, or reads_, or nothing.
@@ -213,6 +217,8 @@ class KernelEmitter : private BlockWalk {
     bool left_transposed = false, right_transposed = false;
   };
   Product product_of(const ScheduleNode& n) const;
+  /// Iterations of an operator's loop that a compute has at most.
+  std::int64_t tile_size(OpId op, LoopId l) const;
   void place_product(const ScheduleNode& n);
   void multiply(NodeId node, const Ranges& ranges, const SumStep& step);
   const SumBlock& sum_block(BufferId b, const Box& box, bool initialises);
@@ -221,6 +227,9 @@ class KernelEmitter : private BlockWalk {
   // emit_vector.cpp
   struct SlabLoops {
     LoopId rows, columns;
+    /// Loops around the rows that go on in every tile where the rows end, outermost first: a slab
+    /// has the rows of all their iterations. Of slab_loops(): those that may.
+    std::vector<LoopId> outer = {};
   };
   void compute(NodeId node, const Ranges& ranges, const std::vector<SumStep>& steps) override;
   void vector_compute(NodeId node, const Ranges& ranges, const std::vector<SumStep>& steps);
@@ -249,9 +258,13 @@ class KernelEmitter : private BlockWalk {
   SlabLoops usual_loops(OpId op) const;
   double slabs_take(OpId op, const SlabLoops& loops) const;
   Shape shape_of(OpId op, const std::vector<Interval>& at, const SlabLoops& loops) const;
+  std::vector<LoopId> around_rows(OpId op, const SlabLoops& loops) const;
+  std::vector<LoopId> outer_rows(const ScheduleNode& n, const std::vector<Interval>& around,
+                                 const std::vector<LoopId>& candidates,
+                                 const SlabLoops& loops) const;
   bool on_cube(const ScheduleNode& n) const;
-  std::int64_t slab_rows(const ScheduleNode& n, std::vector<Interval> at, const SlabLoops& loops,
-                         std::int64_t rows, bool kept);
+  std::int64_t slab_room(const ScheduleNode& n, std::vector<Interval> at, const SlabLoops& loops,
+                         std::int64_t most, bool kept);
   std::int64_t slab(const ScheduleNode& n, const std::vector<Interval>& at, const SlabLoops& loops,
                     const SlabSums& sums, bool dry);
   std::int64_t make_slab(const ScheduleNode& n, const std::vector<Interval>& at,
@@ -337,5 +350,15 @@ class KernelEmitter : private BlockWalk {
   std::vector<TraceNode> trace_;
   std::vector<HomeRead> reads_;  ///< of a block: Kept::reads
 };
+
+/// What `of` finds of the kernel over merged loops, or of the kernel as it is where there are none,
+/// or that form is refused.
+template <class Found>
+Result<Found> merged_or_plain(const Schedule& s, std::size_t kernel, const EmitOptions& options,
+                              Result<Found> (KernelEmitter::*of)()) {
+  if (const std::optional<Schedule> merged = merged_kernel(s, kernel))
+    if (Result<Found> found = (KernelEmitter(*merged, 0, options).*of)()) return found;
+  return (KernelEmitter(s, static_cast<int>(kernel), options).*of)();
+}
 
 }  // namespace tilewright::npu

@@ -231,7 +231,7 @@ const std::vector<HomeRead>& KernelEmitter::reads_of_block(std::int64_t block) {
   return reads_;
 }
 
-Result<double> KernelEmitter::cycles(std::int64_t* steps) {
+Result<KernelEmitter::Taken> KernelEmitter::cycles() {
   try {
     check();
     choose_places();
@@ -293,10 +293,9 @@ Result<double> KernelEmitter::cycles(std::int64_t* steps) {
       }
       all += last;
     }
-    if (steps != nullptr) *steps += measured_ + emitted_;
-    return all;
+    return Taken{.cycles = all, .steps = measured_ + emitted_};
   } catch (const NeedsMoves&) {
-    return with_moves().cycles(steps);
+    return with_moves().cycles();
   } catch (const Refused& refused) {
     return Reason{k_.name + ": " + refused.text, refused.shortage};
   }
@@ -308,9 +307,10 @@ Result<double> predicted_seconds(const Schedule& schedule, const EmitOptions& op
   if (!m.npu_core) return Reason{"machine " + m.name + " has no npu_core"};
   double cycles = 0;
   for (std::size_t k = 0; k < schedule.kernels.size(); ++k) {
-    const Result<double> its = KernelEmitter(schedule, static_cast<int>(k), options).cycles(steps);
+    const auto its = merged_or_plain(schedule, k, options, &KernelEmitter::cycles);
     if (!its) return its.why();
-    cycles += *its;
+    cycles += its->cycles;
+    if (steps != nullptr) *steps += its->steps;
   }
   return cycles / cube_unit(m)->clock_hz;
 }

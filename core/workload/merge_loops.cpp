@@ -18,10 +18,10 @@ bool reads_index(const Operator& op, LoopId loop) {
   });
 }
 
-template <class Function>
-void for_each_access(Operator& op, const Function& function) {
-  for (Access& a : op.inputs) function(a);
-  for (Output& o : op.outputs) function(o.target);
+template <class Op, class Function>
+void for_each_access(Op& op, const Function& function) {
+  for (auto& a : op.inputs) function(a);
+  for (auto& o : op.outputs) function(o.target);
 }
 
 void renumber(Expr& e, LoopId gone) {
@@ -38,7 +38,7 @@ class Merger {
       : spec_(spec), outer_(outer), inner_(inner), at_(spec.tensors.size(), kUnseen) {}
 
   bool possible() {
-    for (Operator& op : spec_.operators) {
+    for (const Operator& op : spec_.operators) {
       const auto in_loops = [&](LoopId l) { return std::ranges::find(op.loops, l); };
       if ((in_loops(outer_) == op.loops.end()) != (in_loops(inner_) == op.loops.end()))
         return false;
@@ -50,10 +50,11 @@ class Merger {
     return true;
   }
 
-  WorkloadSpec merged() {
-    Loop& outer = spec_.loops[outer_.index()];
-    outer.extent *= spec_.loops[inner_.index()].extent;
-    for (Operator& op : spec_.operators) {
+  WorkloadSpec merged() const {
+    WorkloadSpec spec = spec_;
+    Loop& outer = spec.loops[outer_.index()];
+    outer.extent *= spec.loops[inner_.index()].extent;
+    for (Operator& op : spec.operators) {
       for_each_access(op, [&](Access& a) { drop(a); });
       std::erase(op.loops, inner_);
       for (LoopId& l : op.loops) renumber(l);
@@ -64,12 +65,12 @@ class Merger {
     }
     for (std::size_t t = 0; t < at_.size(); ++t) {
       if (at_[t] < 0) continue;
-      auto& shape = spec_.tensors[t].shape;
+      auto& shape = spec.tensors[t].shape;
       shape[static_cast<std::size_t>(at_[t])] = outer.extent;
       shape.erase(shape.begin() + at_[t] + 1);
     }
-    spec_.loops.erase(spec_.loops.begin() + static_cast<std::ptrdiff_t>(inner_.index()));
-    return std::move(spec_);
+    spec.loops.erase(spec.loops.begin() + static_cast<std::ptrdiff_t>(inner_.index()));
+    return spec;
   }
 
  private:
@@ -89,7 +90,7 @@ class Merger {
     return at == found;
   }
 
-  void drop(Access& a) {
+  void drop(Access& a) const {
     if (const int at = at_[a.tensor.index()]; at >= 0) a.index.erase(a.index.begin() + at + 1);
     for (Affine& index : a.index)
       for (Term& t : index.terms) renumber(t.loop);
@@ -98,26 +99,27 @@ class Merger {
     if (l.index() > inner_.index()) l = LoopId(l.index() - 1);
   }
 
-  WorkloadSpec spec_;
+  const WorkloadSpec& spec_;
   LoopId outer_, inner_;
   std::vector<int> at_;  ///< by TensorId
 };
 
-std::optional<WorkloadSpec> merged_once(const WorkloadSpec& spec) {
+std::optional<WorkloadSpec> merged_once(const WorkloadSpec& spec, const MayMerge& may) {
   for (std::size_t a = 0; a < spec.loops.size(); ++a)
     for (std::size_t b = 0; b < spec.loops.size(); ++b) {
       if (a == b) continue;
       Merger merger(spec, LoopId(a), LoopId(b));
-      if (merger.possible()) return merger.merged();
+      if (merger.possible() && (!may || may(spec.loops[a], spec.loops[b]))) return merger.merged();
     }
   return std::nullopt;
 }
 
 }  // namespace
 
-std::optional<Workload> merged_loops(const Workload& w) {
+std::optional<Workload> merged_loops(const Workload& w, const MayMerge& may) {
   std::optional<WorkloadSpec> spec;
-  for (auto next = merged_once(w.spec()); next; next = merged_once(*spec)) spec = std::move(next);
+  for (auto next = merged_once(w.spec(), may); next; next = merged_once(*spec, may))
+    spec = std::move(next);
   if (!spec) return std::nullopt;
   return Workload::create(std::move(*spec));
 }

@@ -1,11 +1,15 @@
 // Loops that always go together as one loop.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "core/workload/workload.h"
 
 namespace tilewright {
+
+/// Whether two loops that can be one become one; if so they do at once, by the outer one's name.
+using MayMerge = std::function<bool(const Loop& outer, const Loop& inner)>;
 
 /// The workload where two loops that index two neighbouring dimensions of every tensor that they
 /// index, whole and in the same order, are one, again and again; nothing where there are no such
@@ -14,7 +18,8 @@ namespace tilewright {
 ///
 ///   y[o,h,w] += x[c,h,w] * k[o,c]   =>   y[o,h] += x[c,h] * k[o,c], h as long as both
 ///
-/// Inputs must have no values of their own (without_names). Cost: quadratic in loops.
-std::optional<Workload> merged_loops(const Workload& w);
+/// Inputs must have no values of their own (without_names). `may`: empty allows all pairs. Cost:
+/// quadratic in loops.
+std::optional<Workload> merged_loops(const Workload& w, const MayMerge& may = {});
 
 }  // namespace tilewright

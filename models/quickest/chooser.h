@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/quickest/merged_part.h"
 #include "models/quickest/model.h"
 #include "models/quickest/partition.h"
 
@@ -31,6 +32,8 @@ struct Candidate {
   bool refined = false;                         ///< its tiles have been searched
   bool asked = false;                           ///< the target was, whether it takes the plan
   bool fits = true;                             ///< what it holds
+  std::shared_ptr<const MergedPart> merged;     ///< over whose loops it was proposed; else null
+  Plan over_merged = {};                        ///< the plan over these
 };
 
 /// Operators up to which every partition is considered.
@@ -95,6 +98,9 @@ class Chooser {
   /// All candidates, by the target's time model: where one has a time in few steps, those that take
   /// many are left out.
   void time_all(Known& known);
+  /// Of one operator of many loops, of which others have small tiles: the fastest of
+  /// blocks_of_result, or of more than few steps the first that has a time.
+  void add_blocks(Known& known, std::int64_t most_steps);
   /// Whether the target does not take the plan. It costs nothing then, that is, it has no price.
   bool refused(Candidate& c);
   /// Searches of tiles meet the same plans from several beginnings, and a target may walk all of a
@@ -115,6 +121,10 @@ class Chooser {
   static bool worth_asking(const Model& m, const Workload& w);
   void ask(const Model& m, const Part& p, const std::shared_ptr<const Workload>& w,
            std::deque<Candidate>& all);
+  /// The same over the part's merged loops, where the target times plans. False: no plan of these
+  /// has a time.
+  bool ask_merged(const Model& m, const Part& p, const std::shared_ptr<const Workload>& w,
+                  const std::shared_ptr<const MergedPart>& merged, std::deque<Candidate>& all);
   std::optional<double> cost(Candidate& c);
   /// What models say of a plan at most; `counting`: those that make no plans.
   std::optional<double> most(const Plan& plan, const std::shared_ptr<const Workload>& w,

@@ -1,5 +1,6 @@
 // The plans of a part: those that others propose, and trees of our own, with what each costs.
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/progress.h"
 #include "core/plan/names.h"
@@ -25,6 +26,8 @@ constexpr int kTries = 96, kTriesOfAll = 2000;
 constexpr std::int64_t kShare = 8;
 /// Where a plan of a part has no more steps than this, plans that have more are not timed.
 constexpr std::int64_t kFewSteps = 100'000;
+/// Where none has so few, blocks of one operator's result have at most so many.
+constexpr std::int64_t kManySteps = 400'000;
 /// Of fewest bytes: trees of our own that are counted for all parts together, of a part at least
 /// and at most.
 constexpr int kTrees = 4000, kLeastTrees = 40, kMostTrees = 600;
@@ -141,6 +144,8 @@ void Chooser::time_all(Known& known) {
   };
   for (Candidate& c : known.all)
     c.most[kSeconds] = timed(c.part.plan, c.workload, kFewSteps).seconds;
+  add_blocks(known, kFewSteps);
+  if (!any()) add_blocks(known, kManySteps);
   if (any()) return;
   for (Candidate& c : known.all)
     for (const Plan& larger : coarser(c.part.plan, *c.workload)) {
@@ -157,6 +162,24 @@ void Chooser::time_all(Known& known) {
   if (any()) return;
   for (Candidate& c : known.all)
     if (!refused(c)) c.most[kSeconds] = timed(c.part.plan, c.workload).seconds;
+}
+
+void Chooser::add_blocks(Known& known, std::int64_t most_steps) {
+  constexpr std::size_t kMany = 3;
+  if (known.all.empty() || known.all.front().workload->operators().size() != 1 ||
+      known.all.front().workload->loops().size() <= kMany)
+    return;
+  Candidate blocks = known.all.front();
+  blocks.merged = nullptr, blocks.asked = false, blocks.refined = false;
+  blocks.part.by = "tilewright";
+  blocks.most[kSeconds].reset();
+  for (Plan& plan : blocks_of_result(known.all.front().part.plan, *blocks.workload)) {
+    const auto its = timed(plan, blocks.workload, most_steps).seconds;
+    if (its && (!blocks.most[kSeconds] || *its < *blocks.most[kSeconds]))
+      blocks.part.plan = std::move(plan), blocks.most[kSeconds] = its;
+    if (its && most_steps > kFewSteps) break;
+  }
+  if (blocks.most[kSeconds]) known.all.push_back(std::move(blocks));
 }
 
 /// To find out may take a target as long as to emit the plan: of larger tiles it is asked where
@@ -219,15 +242,25 @@ void Chooser::search_tiles(Candidate& c) {
       return seen_.seen(its.seconds);
     });
   };
-  Plan plan = c.part.plan;
+  const auto searched = [&](Plan plan, const std::shared_ptr<const Workload>& w, double& seconds) {
+    for (std::size_t k = 0; k < plan.kernels.size(); ++k)
+      if (auto found = with_tiles(plan.kernels[k], w, search)) {
+        plan.kernels[k] = std::move(*found);
+      } else {
+        seconds = timed(plan, w).seconds.value_or(seconds);
+        search(plan, k, seconds, w);
+      }
+    return plan;
+  };
   double seconds = *c.most[kSeconds];
-  for (std::size_t k = 0; k < plan.kernels.size(); ++k)
-    if (auto found = with_tiles(plan.kernels[k], c.workload, search)) {
-      plan.kernels[k] = std::move(*found);
-    } else {
-      seconds = timed(plan, c.workload).seconds.value_or(seconds);
-      search(plan, k, seconds, c.workload);
-    }
+  Plan plan = c.part.plan;
+  if (c.merged != nullptr) {
+    const Plan over = searched(c.over_merged, c.merged->workload(), seconds);
+    plan = c.merged->split(over).value_or(plan);
+    // Tiles of a merged loop may be no run of the part's own loops, and others are no run of it.
+    seconds = timed(plan, c.workload).seconds.value_or(HUGE_VAL);
+  }
+  plan = searched(plan, c.workload, seconds);
   if (plan == c.part.plan) return;
   const auto its = timed(plan, c.workload).seconds;
   if (!its || *its >= *c.most[kSeconds]) return;
@@ -248,31 +281,41 @@ std::deque<Candidate>& Chooser::candidates(const Part& p) {
   const std::deque<Candidate>* others = first ? nullptr : &alike->all;
   bool copied = !first;
   Steps asked(static_cast<double>(q_.others.size()));
-  for (const Model* m : q_.others) {
-    asked.done();
-    if (m->propose == nullptr || !worth_asking(*m, *w)) continue;
-    if (others == nullptr) {
-      ask(*m, p, w, all);
-      continue;
-    }
-    const auto same =
-        std::ranges::find(*others, m->name, [](const Candidate& c) { return c.part.by; });
-    if (same == others->end()) continue;
+  std::shared_ptr<const MergedPart> merged;
+  if (clock_ != nullptr)
+    if (auto found = MergedPart::of(*w))
+      merged = std::make_shared<const MergedPart>(std::move(*found));
+  const auto copy_of = [&](std::string_view by) {
+    const auto same = std::ranges::find(*others, by, [](const Candidate& c) { return c.part.by; });
+    if (same == others->end()) return true;
     const auto own = rewritten(w, same->part.rewrites);
     const auto names =
         own == nullptr ? std::nullopt : names_alike(same->part.part, *own, same->part.rewrites);
-    if (!names) {
-      copied = false;
-      ask(*m, p, w, all);
-      continue;
-    }
+    if (!names) return false;
     Candidate c = *same;
     c.ops = p;
     c.workload = own;
     c.part.part = *own;
     for (Kernel& k : c.part.plan.kernels) k = names->rename(std::move(k));
+    if (c.merged != nullptr) {
+      const Names over(*c.merged->workload(), *merged->workload());
+      for (Kernel& k : c.over_merged.kernels) k = over.rename(std::move(k));
+      c.merged = merged;
+    }
     all.push_back(std::move(c));
+    return true;
+  };
+  for (const Model* m : q_.others) {
+    asked.done();
+    if (m->propose == nullptr || !worth_asking(*m, *w)) continue;
+    if (others == nullptr) {
+      if (merged == nullptr || !ask_merged(*m, p, w, merged, all)) ask(*m, p, w, all);
+    } else if (!copy_of(m->name)) {
+      copied = false;
+      ask(*m, p, w, all);
+    }
   }
+  if (others != nullptr && clock_ != nullptr) copied = copy_of("tilewright") && copied;
   known.timed = copied && alike->timed;
   return all;
 }
@@ -315,6 +358,30 @@ void Chooser::ask(const Model& m, const Part& p, const std::shared_ptr<const Wor
                    .asked = !later});
   } catch (const InputError& e) {
     refused_[m.name] = e.what();
+  }
+}
+
+bool Chooser::ask_merged(const Model& m, const Part& p, const std::shared_ptr<const Workload>& w,
+                         const std::shared_ptr<const MergedPart>& merged,
+                         std::deque<Candidate>& all) {
+  try {
+    if (!worth_asking(m, *merged->workload())) return false;
+    Result<Proposal> proposal = m.propose(question_of(q_, merged->workload()), standard(m));
+    if (!proposal || !proposal->rewrites.empty()) return false;
+    std::optional<Plan> plan = merged->split(proposal->plan);
+    if (!plan) return false;
+    const auto s = resolved(*plan, w, q_);
+    if (!s || (q_.refuses && q_.refuses(*s))) return false;
+    ++seen_.generated, ++seen_.priced;
+    all.push_back({.ops = p,
+                   .part = {.part = *w, .plan = std::move(*plan), .by = m.name},
+                   .workload = w,
+                   .asked = true,
+                   .merged = merged,
+                   .over_merged = std::move(proposal.value().plan)});
+    return true;
+  } catch (const InputError&) {
+    return false;
   }
 }
 

@@ -140,4 +140,27 @@ std::vector<Plan> coarser(const Plan& plan, const Workload& w) {
   return all;
 }
 
+std::vector<Plan> blocks_of_result(const Plan& plan, const Workload& w) {
+  constexpr std::int64_t kLongSum = 64;
+  std::vector<Plan> all;
+  if (plan.kernels.size() != 1 || w.operators().size() != 1) return all;
+  const Operator& op = w.operators().front();
+  std::vector<LoopId> dimensions;  // of the result, outermost first
+  for (const Affine& index : op.outputs.front().target.index)
+    if (const auto l = index.plain_loop()) dimensions.push_back(*l);
+  Node whole = compute(op.name), in_steps = whole;
+  for (LoopId l : w.reduction_loops(OpId(0)))
+    if (w.loop(l).extent > kLongSum) in_steps = loop(w.loop(l).name, std::move(in_steps), kLongSum);
+  for (std::size_t outer = 1; outer <= dimensions.size(); ++outer)
+    for (const Node& body : {whole, in_steps}) {
+      Kernel blocks{
+          .name = plan.kernels.front().name, .level = plan.kernels.front().level, .tree = body};
+      for (std::size_t i = outer; i-- > 0;)
+        blocks.tree = loop(w.loop(dimensions[i]).name, std::move(blocks.tree), 1, Binding::grid);
+      if (all.empty() || all.back().kernels.front() != blocks)
+        all.push_back({.kernels = {std::move(blocks)}});
+    }
+  return all;
+}
+
 }  // namespace tilewright::quickest

@@ -21,4 +21,8 @@ int refine(Plan& plan, std::size_t kernel, double& seconds, const Workload& w, i
 /// loop so; none larger than its loop. For plans of more tiles than anybody wants to walk.
 std::vector<Plan> coarser(const Plan& plan, const Workload& w);
 
+/// Of a plan of one operator: for each dimension of its result, blocks that have the dimensions
+/// from there on whole, the largest first, with sums whole and with long ones in steps.
+std::vector<Plan> blocks_of_result(const Plan& plan, const Workload& w);
+
 }  // namespace tilewright::quickest

@@ -203,6 +203,68 @@ TEST(NpuRun, ProductsOfMoreLoopsAreTheCubes) {
     }
 }
 
+/// What a plan keeps whole and every tensor has together runs as one loop, in the same cycles as if
+/// it were written so: windows of 7 by 7 are rows of 49.
+TEST(NpuRun, LoopsThatGoTogetherAreOne) {
+  const TemporaryDirectory folder;
+  const std::string file = (folder.path() / "windows.yaml").string();
+  struct Case {
+    const char *loops, *op, *tree;
+  };
+  const std::pair<Case, Case> cases[] = {
+      {{"b: 6, i: 7, j: 7, p: 7, q: 7, e: 8", "s[b,i,j,p,q] += a[b,i,j,e] * k[b,p,q,e]",
+        "b/2@grid ( C.o )"},
+       {"b: 6, i: 49, p: 49, e: 8", "s[b,i,p] += a[b,i,e] * k[b,p,e]", "b/2@grid ( C.o )"}},
+      {{"b: 6, i: 7, j: 7, p: 7, q: 7", "y[b,i,j,p,q] = exp(s[b,i,j,p,q] - m[b,i,j])",
+        "b/1@grid i/3@grid ( C.o )"},
+       {"b: 6, i: 49, p: 49", "y[b,i,p] = exp(s[b,i,p] - m[b,i])", "b/1@grid i/21@grid ( C.o )"}},
+      // one row, of which slabs have a part each
+      {{"a: 13, b: 17, c: 190", "y[a,b,c] = gelu(x[a,b,c])", "a/1@grid ( C.o )"},
+       {"a: 41990", "y[a] = gelu(x[a])", "a/3230@grid ( C.o )"}},
+      // a window's loop stays
+      {{"a: 8, b: 9, c: 10, r: 3", "y[a,b,c] += x[a,b,c + r - 1] * w[r]", "a/3@grid ( C.o )"},
+       {"a: 72, c: 10, r: 3", "y[a,c] += x[a,c + r - 1] * w[r]", "a/27@grid ( C.o )"}}};
+  for (const char* type : {"f32", "bf16"})
+    for (const auto& [apart, merged] : cases) {
+      std::vector<std::int64_t> cycles;
+      for (const Case& c : {apart, merged}) {
+        std::ofstream(file) << "name: windows\ndtype: " << type << "\nloops: {" << c.loops
+                            << "}\noperators: [\"o: " << c.op << "\"]\n";
+        Request r{.subject = file, .machine = "ascend910"};
+        r.tree = c.tree, r.level = "UB";
+        const Answer a = run(r, {.target = "npu"});
+        ASSERT_TRUE(a.ok()) << c.op << a.json.dump(2);
+        EXPECT_TRUE(a.json["verified"]) << type << c.op;
+        EXPECT_EQ(a.json["faults"], 0) << type << c.op;
+        cycles.push_back(a.json["cycles"]);
+      }
+      EXPECT_EQ(cycles[0], cycles[1]) << type << apart.op;
+    }
+}
+
+/// Tensors that have loops in different orders: where rows follow one another in every tile, one
+/// instruction has the rows of several loops. Blocks of such a result are planned.
+TEST(NpuRun, RowsOfSeveralLoopsAreOfOneInstruction) {
+  const TemporaryDirectory folder;
+  const std::string file = (folder.path() / "heads.yaml").string();
+  std::ofstream(file) << "name: heads\ndtype: f32\n"
+                         "loops: {y: 3, x: 2, h: 2, i: 7, j: 7, e: 8, d: 20}\n"
+                         "operators: [\"o: q[y,x,h,i,j,e] += n[y,i,x,j,d] * w[d,h,e]\"]\n";
+  std::vector<double> instructions;
+  for (const std::string tree :
+       {"y/1@grid x/1@grid ( C.o )", "y/1@grid x/1@grid i/1 ( C.o )", ""}) {
+    Request r{.subject = file, .machine = "ascend910"};
+    if (!tree.empty()) r.tree = tree, r.level = "UB";
+    const Answer a = run(r, {.target = "npu"});
+    ASSERT_TRUE(a.ok()) << a.json.dump(2);
+    EXPECT_TRUE(a.json["verified"]) << tree;
+    EXPECT_EQ(a.json["faults"], 0) << tree;
+    instructions.push_back(a.json["kernels"][0]["instructions"].get<double>());
+  }
+  EXPECT_LT(instructions[0], instructions[1] / 5);
+  EXPECT_LT(instructions[2], instructions[1] / 5);
+}
+
 /// Integers and bf16 beside floats: rounded as they are stored.
 TEST(NpuRun, TensorsOfSeveralTypes) {
   const TemporaryDirectory folder;
