@@ -31,6 +31,7 @@ constexpr double kNearLeast = 1.05;        // of least_seconds: nobody else is a
 constexpr std::size_t kMostFewer = 12;  // operators of a workload of which some products alone are
                                         // tried as matrices
 constexpr double kMatricesGain = 0.9;   // copies are what prices know least of
+constexpr double kHoistGain = 0.95;
 
 bool small(const Workload& w) { return w.operators().size() <= kMostOfOthers; }
 
@@ -355,6 +356,16 @@ Result<Proposal> propose_on_processor(const Question& q, const Rates& rates,
                  [&](const stitching::Composition& c) {
                    return wholes.takes(wholes.planned(c), kMatricesGain);
                  });
+  if (rewrites && wholes.best()) {
+    const stitching::Composition from = wholes.best()->composed;
+    std::vector<std::string> names;
+    for (const OpId op : operators_to_hoist(*from.workload, true))
+      names.push_back(from.workload->op(op).name);
+    Wholes::try_names(from, "hoist:", std::move(names), false,
+                      [&](const stitching::Composition& c) {
+                        return wholes.takes(wholes.planned(c), kHoistGain);
+                      });
+  }
   Result<Proposal> best = std::move(wholes).proposal();
   if (best) best.value().detail["candidates"] = seen.json();
   return best;

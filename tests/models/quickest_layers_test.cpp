@@ -99,18 +99,19 @@ TEST(PlannerOfGathers, ProductsReadAPlainMatrix) {
     }
 }
 
+Result<Proposal> planned_on_processor(const std::string& text) {
+  Question q{.workload = std::make_shared<const Workload>(workload_from_yaml(text, "test"))};
+  q.machine = std::make_shared<const Machine>(named_machine("epyc-zen5"));
+  q.threads = 1;
+  Result<Proposal> p = planner().propose(q, {planner().options, {}, "planner"});
+  EXPECT_TRUE(p.ok()) << p.reason();
+  return p;
+}
+
 /// Contractions whose loops of one role lie apart read copies that are matrices where that is
 /// clearly faster, and their product is priced with loops that go together as one, as programs have
 /// them. Products of matrices stay what they are.
 TEST(PlannerOfContractions, OperandsAreBroughtTogetherWhereThatIsFaster) {
-  const auto planned = [](const std::string& text) {
-    Question q{.workload = std::make_shared<const Workload>(workload_from_yaml(text, "test"))};
-    q.machine = std::make_shared<const Machine>(named_machine("epyc-zen5"));
-    q.threads = 1;
-    Result<Proposal> p = planner().propose(q, {planner().options, {}, "planner"});
-    EXPECT_TRUE(p.ok()) << p.reason();
-    return p;
-  };
   std::mt19937 random(12);
   const auto draw = [&](int least, int most) {
     return std::to_string(std::uniform_int_distribution(least, most)(random));
@@ -131,7 +132,7 @@ TEST(PlannerOfContractions, OperandsAreBroughtTogetherWhereThatIsFaster) {
              ", d: 4, e: 58}\ntensors: {A: [a,e,d,b], B: [e,c,d]}\noperators:\n"
              "  - \"p: C[a,b,c] += A[a,e,d,b] * B[e,c,d]\"\n",
          2}}) {
-    const Result<Proposal> p = planned("name: t\n" + text);
+    const Result<Proposal> p = planned_on_processor("name: t\n" + text);
     EXPECT_EQ(p->rewrites, std::vector<std::string>{"materialise-matrices:p"}) << text;
     const Workload w = workload_from_yaml("name: t\n" + text, "test");
     Question q{.workload = std::make_shared<const Workload>(w)};
@@ -141,9 +142,21 @@ TEST(PlannerOfContractions, OperandsAreBroughtTogetherWhereThatIsFaster) {
     EXPECT_GT(*p->price.traffic.seconds, least) << text;
     EXPECT_LT(*p->price.traffic.seconds, most * least) << text;
   }
-  const Result<Proposal> plain = planned(
+  const Result<Proposal> plain = planned_on_processor(
       "name: t\nloops: {m: 500, n: 300, k: 400}\noperators: ['p: Y[m,n] += X[m,k] * W[n,k]']\n");
   EXPECT_TRUE(plain->rewrites.empty());
+}
+
+/// A function of a row of columns is computed once and not for each row; one of each row is the
+/// same in all of its vectors anyway.
+TEST(PlannerOfGraphs, FunctionsThatFewerLoopsMoveAreComputedOnce) {
+  const std::string loops = "name: t\nloops: {i: 300, j: 1000}\noperators:\n  - \"p: y[i,j] = ";
+  EXPECT_EQ(planned_on_processor(loops + "x[i,j] * exp(pow(abs(a[j]) + 1, 1.7))\"\n")->rewrites,
+            std::vector<std::string>{"hoist:p"});
+  EXPECT_TRUE(
+      planned_on_processor(loops + "x[i,j] * exp(pow(abs(a[i]) + 1, 1.7))\"\n")->rewrites.empty());
+  EXPECT_TRUE(planned_on_processor(loops + "x[i,j] * exp(pow(abs(x[i,j]) + 1, 1.7))\"\n")
+                  ->rewrites.empty());
 }
 
 /// Threads that share an image's columns write to the same lines of memory, and none of them has

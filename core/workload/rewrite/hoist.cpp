@@ -59,11 +59,13 @@ void each_part(const Workload& w, const Operator& op, E& e, const F& f) {
   for (auto& a : e.args) each_part(w, op, a, f);
 }
 
-bool has_parts(const Workload& w, const Operator& op) {
+bool has_parts(const Workload& w, const Operator& op, bool along = false) {
   bool any = false;
   if (!op.running)
     for (const Output& out : op.outputs)
-      each_part(w, op, out.value, [&](const Expr&, const auto&) { any = true; });
+      each_part(w, op, out.value, [&](const Expr&, const std::vector<LoopId>& loops) {
+        any = any || !along || loops.back() == op.loops.back();
+      });
   return any;
 }
 
@@ -140,10 +142,10 @@ Result<Workload> hoisted(const Workload& w, std::string_view text) {
 
 }  // namespace
 
-std::vector<OpId> operators_to_hoist(const Workload& w) {
+std::vector<OpId> operators_to_hoist(const Workload& w, bool along) {
   std::vector<OpId> found;
   for (std::size_t i = 0; i < w.operators().size(); ++i)
-    if (has_parts(w, w.operators()[i])) found.emplace_back(i);
+    if (has_parts(w, w.operators()[i], along)) found.emplace_back(i);
   return found;
 }
 

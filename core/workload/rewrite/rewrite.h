@@ -62,8 +62,9 @@ Rewrite copies();
 Rewrite inlining();
 /// hoist.cpp
 Rewrite hoist();
-/// Operators that `hoist` would change.
-std::vector<OpId> operators_to_hoist(const Workload& w);
+/// Operators that `hoist` would change; with `along`, those alone that have a part which moves along
+/// the operator's last loop: others are the same in a row.
+std::vector<OpId> operators_to_hoist(const Workload& w, bool along = false);
 /// pad.cpp
 Rewrite pad();
 /// Loops along which products read rows that begin at no multiples of 16 bytes: what `pad` may pad.
