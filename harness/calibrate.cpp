@@ -352,8 +352,6 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
   }
   if (const Gauged* const g = find("points expensive"))
     cycles("expensive", g->seconds, source(*g, "exp(x)"));
-  if (const Gauged* const g = find("points library"))
-    cycles("library", g->seconds, source(*g, "tanh(x), an element"));
   // The others beside what the time model counts as light of these operators.
   const auto beside = [&](const std::string& name, const std::string& key, double operations,
                           const std::string& of, bool stored, const std::string& from) {

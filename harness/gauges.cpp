@@ -198,8 +198,6 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
   all.push_back({"points expensive", [=] {
                    return running(points_text("exp(X[i,j])", kRows), "C.Y", 1, kPoints / lanes);
                  }});
-  all.push_back({"points library",
-                 [] { return running(points_text("tanh(X[i,j])", kRows), "C.Y", 1, kPoints); }});
   begin = all.size();
   for (const auto& one : {std::pair{"light", "relu(X[i,j] + 1)"},
                           {"expensive", "exp(X[i,j])"},

@@ -49,7 +49,6 @@ struct Rates {
   double write_past = 0;            ///< a byte that is written to memory past the caches
   double light = 0, expensive = 0;  ///< a vector's operation
   double store = 0;                 ///< a vector that is stored, beside its operations
-  double library = 0;               ///< an element's of a vector, of a long function
   double divide = 0;                ///< a vector's quotient
   double light_one = 0;             ///< operations of points that are computed one by one: an
   double expensive_one = 0;         ///< arithmetic one, a call as of exp,

@@ -14,11 +14,11 @@ namespace {
 // those of a Zen 4 and of an Emerald Rapids.
 constexpr double kVectorBytes = 32;
 constexpr double kFma = 1;  // cycles of a vector's multiply-add
-constexpr double kLight = 0.5, kExpensive = 12, kLibrary = 1.8, kCopy = 5, kCall = 1,
-                 kRegion = 3600, kCopyRow = 8, kVisit = 0.7, kReread = 57, kTap = 1.4,
-                 kTapApart = 1.9, kLightOne = 0.4, kExpensiveOne = 7, kLibraryOne = 30, kDivide = 7,
-                 kPart = 0.7, kJoin = 6.5, kDram = 400, kWidenF16 = 1.5, kWidenBf16 = 1.7,
-                 kNarrowF16 = 1, kNarrowBf16 = 4, kPair = 3.8, kQuad = 2.8;
+constexpr double kLight = 0.5, kExpensive = 12, kCopy = 5, kCall = 1, kRegion = 3600, kCopyRow = 8,
+                 kVisit = 0.7, kReread = 57, kTap = 1.4, kTapApart = 1.9, kLightOne = 0.4,
+                 kExpensiveOne = 7, kLibraryOne = 30, kDivide = 7, kPart = 0.7, kJoin = 6.5,
+                 kDram = 400, kWidenF16 = 1.5, kWidenBf16 = 1.7, kNarrowF16 = 1, kNarrowBf16 = 4,
+                 kPair = 3.8, kQuad = 2.8;
 /// Of the multiply-adds that a processor begins, those that kernels reach (0.95 and 0.76 on those
 /// two).
 constexpr double kReached = 0.85;
@@ -111,7 +111,6 @@ Result<Rates> rates_of(const Question& q) {
   const auto store = u.cycles.find("store");
   r.store = store != u.cycles.end() ? r.cycle * store->second : r.light;
   r.expensive = r.cycle * find_cycles(u, "expensive", kExpensive, r.assumed);
-  r.library = r.cycle * find_cycles(u, "library", kLibrary, r.assumed);
   r.light_one = r.cycle * find_cycles(u, "light_one", kLightOne, r.assumed);
   r.expensive_one = r.cycle * find_cycles(u, "expensive_one", kExpensiveOne, r.assumed);
   r.library_one = r.cycle * find_cycles(u, "library_one", kLibraryOne, r.assumed);

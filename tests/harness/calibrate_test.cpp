@@ -132,7 +132,7 @@ std::map<std::string, Gauged> numbers() {
       add(("quads, " + std::to_string(m) + " rows, " + std::to_string(k) + " steps").c_str(),
           (k * (m * 8 / 16.0 + m / 16.0 * 0.4 + 128 / 16.0 * 4) + 3000) * 0.25e-9);
   add("what another core has written", 1e-10);
-  add("points expensive", 3e-9), add("points library", 10e-9);
+  add("points expensive", 3e-9);
   add("points divide", (2.5 + 6) * 0.25e-9);
   // Points one by one: half a cycle an operation, and 9 and 40 more of the functions.
   add("points alone, light", 3.5 * 0.5 * 0.25e-9);
