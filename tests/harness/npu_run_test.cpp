@@ -250,7 +250,7 @@ TEST(NpuRun, RowsOfSeveralLoopsAreOfOneInstruction) {
   std::ofstream(file) << "name: heads\ndtype: f32\n"
                          "loops: {y: 3, x: 2, h: 2, i: 7, j: 7, e: 8, d: 20}\n"
                          "operators: [\"o: q[y,x,h,i,j,e] += n[y,i,x,j,d] * w[d,h,e]\"]\n";
-  std::vector<double> instructions;
+  std::vector<double> instructions, cycles;
   for (const std::string tree :
        {"y/1@grid x/1@grid ( C.o )", "y/1@grid x/1@grid i/1 ( C.o )", ""}) {
     Request r{.subject = file, .machine = "ascend910"};
@@ -260,9 +260,10 @@ TEST(NpuRun, RowsOfSeveralLoopsAreOfOneInstruction) {
     EXPECT_TRUE(a.json["verified"]) << tree;
     EXPECT_EQ(a.json["faults"], 0) << tree;
     instructions.push_back(a.json["kernels"][0]["instructions"].get<double>());
+    cycles.push_back(a.json["cycles"].get<double>());
   }
   EXPECT_LT(instructions[0], instructions[1] / 5);
-  EXPECT_LT(instructions[2], instructions[1] / 5);
+  EXPECT_LE(cycles[2], cycles[0]);
 }
 
 /// Integers and bf16 beside floats: rounded as they are stored.
