@@ -86,7 +86,8 @@ def compare(
     inductor_operations: int | None = ..., inductor_unrolled: int | None = ..., inductor_nests:
     int | None = ..., inductor_shared_bytes: int | None = ..., inductor_overlap: str | None =
     ..., inductor_reorder: str | None = ..., inductor_phases: str | None = ...,
-    inductor_products: str | None = ..., why: bool | None = ..., check: bool = ...
+    inductor_products: str | None = ..., why: bool | None = ..., as_written: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """Every model's plan, priced by every model and by the simulator.
 
@@ -159,7 +160,8 @@ def emit(
     int | None = ..., inductor_operations: int | None = ..., inductor_unrolled: int | None =
     ..., inductor_nests: int | None = ..., inductor_shared_bytes: int | None = ...,
     inductor_overlap: str | None = ..., inductor_reorder: str | None = ..., inductor_phases: str
-    | None = ..., inductor_products: str | None = ..., why: bool | None = ..., check: bool = ...
+    | None = ..., inductor_products: str | None = ..., why: bool | None = ..., as_written: bool
+    | None = ..., check: bool = ...
 ) -> Answer:
     """The generated source and how to build it.
 
@@ -235,7 +237,8 @@ def explain(
     inductor_operations: int | None = ..., inductor_unrolled: int | None = ..., inductor_nests:
     int | None = ..., inductor_shared_bytes: int | None = ..., inductor_overlap: str | None =
     ..., inductor_reorder: str | None = ..., inductor_phases: str | None = ...,
-    inductor_products: str | None = ..., why: bool | None = ..., check: bool = ...
+    inductor_products: str | None = ..., why: bool | None = ..., as_written: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """Why a plan is as it is: what shares a kernel and what the other choice costs; orders ranked.
 
@@ -338,7 +341,8 @@ def measure(
     inductor_operations: int | None = ..., inductor_unrolled: int | None = ..., inductor_nests:
     int | None = ..., inductor_shared_bytes: int | None = ..., inductor_overlap: str | None =
     ..., inductor_reorder: str | None = ..., inductor_phases: str | None = ...,
-    inductor_products: str | None = ..., why: bool | None = ..., check: bool = ...
+    inductor_products: str | None = ..., why: bool | None = ..., as_written: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """Measured traffic of the plan's verified kernel.
 
@@ -426,7 +430,8 @@ def plan(
     inductor_operations: int | None = ..., inductor_unrolled: int | None = ..., inductor_nests:
     int | None = ..., inductor_shared_bytes: int | None = ..., inductor_overlap: str | None =
     ..., inductor_reorder: str | None = ..., inductor_phases: str | None = ...,
-    inductor_products: str | None = ..., why: bool | None = ..., check: bool = ...
+    inductor_products: str | None = ..., why: bool | None = ..., as_written: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """The model's best plan, its traffic and time, its gap to the lower bound.
 
@@ -488,7 +493,8 @@ def predict(
     inductor_operations: int | None = ..., inductor_unrolled: int | None = ..., inductor_nests:
     int | None = ..., inductor_shared_bytes: int | None = ..., inductor_overlap: str | None =
     ..., inductor_reorder: str | None = ..., inductor_phases: str | None = ...,
-    inductor_products: str | None = ..., why: bool | None = ..., check: bool = ...
+    inductor_products: str | None = ..., why: bool | None = ..., as_written: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """One model's price of any plan.
 
@@ -580,7 +586,8 @@ def run(
     inductor_operations: int | None = ..., inductor_unrolled: int | None = ..., inductor_nests:
     int | None = ..., inductor_shared_bytes: int | None = ..., inductor_overlap: str | None =
     ..., inductor_reorder: str | None = ..., inductor_phases: str | None = ...,
-    inductor_products: str | None = ..., why: bool | None = ..., check: bool = ...
+    inductor_products: str | None = ..., why: bool | None = ..., as_written: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """Emit, build, verify against the reference evaluator, time.
 
@@ -660,7 +667,8 @@ def simulate(
     int | None = ..., inductor_operations: int | None = ..., inductor_unrolled: int | None =
     ..., inductor_nests: int | None = ..., inductor_shared_bytes: int | None = ...,
     inductor_overlap: str | None = ..., inductor_reorder: str | None = ..., inductor_phases: str
-    | None = ..., inductor_products: str | None = ..., why: bool | None = ..., check: bool = ...
+    | None = ..., inductor_products: str | None = ..., why: bool | None = ..., as_written: bool
+    | None = ..., check: bool = ...
 ) -> Answer:
     """Simulated traffic: every level, every tensor, reads and writes.
 
@@ -750,7 +758,8 @@ def validate(
     inductor_operations: int | None = ..., inductor_unrolled: int | None = ..., inductor_nests:
     int | None = ..., inductor_shared_bytes: int | None = ..., inductor_overlap: str | None =
     ..., inductor_reorder: str | None = ..., inductor_phases: str | None = ...,
-    inductor_products: str | None = ..., why: bool | None = ..., check: bool = ...
+    inductor_products: str | None = ..., why: bool | None = ..., as_written: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """Predicted against true traffic over many tilings.
 
