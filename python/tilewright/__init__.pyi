@@ -86,7 +86,8 @@ def compare(
     inductor_operations: int | None = ..., inductor_unrolled: int | None = ..., inductor_nests:
     int | None = ..., inductor_shared_bytes: int | None = ..., inductor_overlap: str | None =
     ..., inductor_reorder: str | None = ..., inductor_phases: str | None = ...,
-    inductor_products: str | None = ..., why: bool | None = ..., check: bool = ...
+    inductor_products: str | None = ..., why: bool | None = ..., as_written: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """Every model's plan, priced by every model and by the simulator.
 
@@ -94,7 +95,7 @@ def compare(
     'prices': [{'by', 'volume_bytes', 'difference_bytes', 'causes'}]}]}.
 
     Options:
-        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, pad-results, channels-last:OP;OP
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, pad-results, channels-last:OP;OP
         models: the models to compare, with commas between (default all)
         split: how to cut a network into layers, as in plan split; each layer is priced (each, contractions or followed; default of an ONNX file followed)
         level: the memory level to plan for, or all (default: the innermost on chip)
@@ -159,14 +160,15 @@ def emit(
     int | None = ..., inductor_operations: int | None = ..., inductor_unrolled: int | None =
     ..., inductor_nests: int | None = ..., inductor_shared_bytes: int | None = ...,
     inductor_overlap: str | None = ..., inductor_reorder: str | None = ..., inductor_phases: str
-    | None = ..., inductor_products: str | None = ..., why: bool | None = ..., check: bool = ...
+    | None = ..., inductor_products: str | None = ..., why: bool | None = ..., as_written: bool
+    | None = ..., check: bool = ...
 ) -> Answer:
     """The generated source and how to build it.
 
     Returns {'target', 'files', 'build', 'notes', ...}; with explain 'program', its lines.
 
     Options:
-        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, pad-results, channels-last:OP;OP
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, pad-results, channels-last:OP;OP
         model: the model; tilewright.models() lists them
         tree: the plan as a loop tree: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop, in iterations; a size for a loop that needs none is ignored
@@ -235,7 +237,8 @@ def explain(
     inductor_operations: int | None = ..., inductor_unrolled: int | None = ..., inductor_nests:
     int | None = ..., inductor_shared_bytes: int | None = ..., inductor_overlap: str | None =
     ..., inductor_reorder: str | None = ..., inductor_phases: str | None = ...,
-    inductor_products: str | None = ..., why: bool | None = ..., check: bool = ...
+    inductor_products: str | None = ..., why: bool | None = ..., as_written: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """Why a plan is as it is: what shares a kernel and what the other choice costs; orders ranked.
 
@@ -243,7 +246,7 @@ def explain(
     [{'order', 'legal', 'reason', 'volume_elements', 'memory_elements', 'tensors'}]}.
 
     Options:
-        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, pad-results, channels-last:OP;OP
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, pad-results, channels-last:OP;OP
         model: the model; tilewright.models() lists them
         tree: the plan as a loop tree: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop, in iterations; a size for a loop that needs none is ignored
@@ -338,7 +341,8 @@ def measure(
     inductor_operations: int | None = ..., inductor_unrolled: int | None = ..., inductor_nests:
     int | None = ..., inductor_shared_bytes: int | None = ..., inductor_overlap: str | None =
     ..., inductor_reorder: str | None = ..., inductor_phases: str | None = ...,
-    inductor_products: str | None = ..., why: bool | None = ..., check: bool = ...
+    inductor_products: str | None = ..., why: bool | None = ..., as_written: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """Measured traffic of the plan's verified kernel.
 
@@ -347,7 +351,7 @@ def measure(
     target='cuda', meter='ncu': also 'predicted' and 'counted'; with a batch {'results': [...]}.
 
     Options:
-        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, pad-results, channels-last:OP;OP
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, pad-results, channels-last:OP;OP
         model: the model; tilewright.models() lists them
         tree: the plan as a loop tree: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop, in iterations; a size for a loop that needs none is ignored
@@ -426,14 +430,15 @@ def plan(
     inductor_operations: int | None = ..., inductor_unrolled: int | None = ..., inductor_nests:
     int | None = ..., inductor_shared_bytes: int | None = ..., inductor_overlap: str | None =
     ..., inductor_reorder: str | None = ..., inductor_phases: str | None = ...,
-    inductor_products: str | None = ..., why: bool | None = ..., check: bool = ...
+    inductor_products: str | None = ..., why: bool | None = ..., as_written: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """The model's best plan, its traffic and time, its gap to the lower bound.
 
     Returns {'plan', 'volume_bytes', 'bound_bytes', 'gap', ...}, which simulate() takes.
 
     Options:
-        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, pad-results, channels-last:OP;OP
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, pad-results, channels-last:OP;OP
         model: the model; tilewright.models() lists them
         level: the memory level to plan for, or all (default: the innermost on chip)
         capacity: capacity to plan for, in place of the level's: bytes (4096B, 32K, 1M; K is 1,024) or elements of the workload's type (262144e)
@@ -488,7 +493,8 @@ def predict(
     inductor_operations: int | None = ..., inductor_unrolled: int | None = ..., inductor_nests:
     int | None = ..., inductor_shared_bytes: int | None = ..., inductor_overlap: str | None =
     ..., inductor_reorder: str | None = ..., inductor_phases: str | None = ...,
-    inductor_products: str | None = ..., why: bool | None = ..., check: bool = ...
+    inductor_products: str | None = ..., why: bool | None = ..., as_written: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """One model's price of any plan.
 
@@ -496,7 +502,7 @@ def predict(
     'read_bytes', 'written_bytes'}], ...}.
 
     Options:
-        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, pad-results, channels-last:OP;OP
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, pad-results, channels-last:OP;OP
         model: the model; tilewright.models() lists them
         tree: the plan as a loop tree: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop, in iterations; a size for a loop that needs none is ignored
@@ -580,14 +586,15 @@ def run(
     inductor_operations: int | None = ..., inductor_unrolled: int | None = ..., inductor_nests:
     int | None = ..., inductor_shared_bytes: int | None = ..., inductor_overlap: str | None =
     ..., inductor_reorder: str | None = ..., inductor_phases: str | None = ...,
-    inductor_products: str | None = ..., why: bool | None = ..., check: bool = ...
+    inductor_products: str | None = ..., why: bool | None = ..., as_written: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """Emit, build, verify against the reference evaluator, time.
 
     Returns {'verified', 'relative_error', 'seconds_median', 'gflops', 'peak_gflops', ...}.
 
     Options:
-        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, pad-results, channels-last:OP;OP
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, pad-results, channels-last:OP;OP
         model: the model; tilewright.models() lists them
         tree: the plan as a loop tree: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop, in iterations; a size for a loop that needs none is ignored
@@ -660,7 +667,8 @@ def simulate(
     int | None = ..., inductor_operations: int | None = ..., inductor_unrolled: int | None =
     ..., inductor_nests: int | None = ..., inductor_shared_bytes: int | None = ...,
     inductor_overlap: str | None = ..., inductor_reorder: str | None = ..., inductor_phases: str
-    | None = ..., inductor_products: str | None = ..., why: bool | None = ..., check: bool = ...
+    | None = ..., inductor_products: str | None = ..., why: bool | None = ..., as_written: bool
+    | None = ..., check: bool = ...
 ) -> Answer:
     """Simulated traffic: every level, every tensor, reads and writes.
 
@@ -668,7 +676,7 @@ def simulate(
     (subject None, trace=FILE).
 
     Options:
-        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, pad-results, channels-last:OP;OP
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, pad-results, channels-last:OP;OP
         model: the model; tilewright.models() lists them
         tree: the plan as a loop tree: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop, in iterations; a size for a loop that needs none is ignored
@@ -750,7 +758,8 @@ def validate(
     inductor_operations: int | None = ..., inductor_unrolled: int | None = ..., inductor_nests:
     int | None = ..., inductor_shared_bytes: int | None = ..., inductor_overlap: str | None =
     ..., inductor_reorder: str | None = ..., inductor_phases: str | None = ...,
-    inductor_products: str | None = ..., why: bool | None = ..., check: bool = ...
+    inductor_products: str | None = ..., why: bool | None = ..., as_written: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """Predicted against true traffic over many tilings.
 
@@ -758,7 +767,7 @@ def validate(
     'predicted_bytes', 'true_bytes'}], ...}.
 
     Options:
-        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, pad-results, channels-last:OP;OP
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, pad-results, channels-last:OP;OP
         model: the model; tilewright.models() lists them
         orders: the orders to validate, or all (default the model's best)
         samples: tilings drawn for each order (default 60)
@@ -789,7 +798,7 @@ def workloads(
     Returns {'workloads': [...]}, or {'workload', 'file', 'content'}: the file's text, and what it says.
 
     Options:
-        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, pad-results, channels-last:OP;OP
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, pad-results, channels-last:OP;OP
         yaml: the one named, as a file; what is printed of it anyway
         out: the workload file to write
         check: raise Refused where the outcome says no (default False)

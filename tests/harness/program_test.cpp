@@ -611,6 +611,27 @@ TEST(Layers, RepeatedLayersAreFolded) {
   EXPECT_EQ(operators, answer.json["operators"]);
 }
 
+/// Of the part with merged loops the best plan is of copies, which are no operators of the part: it
+/// is planned as it is written.
+TEST(Programs, APartIsMergedWhereItsBestPlanIsOfOtherOperators) {
+  Request request;
+  request.subject = "apart",
+  request.subject_text =
+      "name: apart\nloops: {i: 5, j: 13, e: 16, f: 50, n: 128}\noperators:\n"
+      "  - 'y: y[i,j,n] += X[e,i,j,f] * W[n,f,e]'\n";
+  request.machine = "xeon-gold-6240", request.target = "cpu";
+  ASSERT_FALSE(program_plan(request, std::nullopt)->setting.rewrites.empty());
+  Request as_written = request;
+  as_written.options["as-written"] = {"on"};
+  const Result<ProgramPlan> plan = program_plan(as_written, std::nullopt);
+  ASSERT_TRUE(plan.ok());
+  ASSERT_TRUE(plan->setting.rewrites.empty());
+  const Result<Program> program = program_of(request, *plan);
+  ASSERT_TRUE(program.ok());
+  ASSERT_EQ(program->kernels.size(), 1U);
+  EXPECT_EQ(program->kernels.front().workload->operators().front().loops.size(), 4U);
+}
+
 /// A product over several loops of patches, and a transposed convolution: rows are written first
 /// where that is predicted to be faster, and the product is one of plain matrices. A small one
 /// stays as it is.

@@ -149,6 +149,33 @@ TEST(GpuPlanner, ASumOverTwoLoopsGoesStepByStep) {
   }
 }
 
+/// Both operands have loops of the depth and of the batch on both sides of others: they are copied
+/// in one launch, and the product is priced with loops that go together as one.
+TEST(GpuPlanner, ContractionsWhoseLoopsLieApartReadMatrices) {
+  Question q = question("gemm:m=64,n=64,k=64", "h200");
+  q.workload = std::make_shared<const Workload>(workload_from_yaml(
+      "name: t\ndtype: f16\nloops: {a: 3, b: 8, c: 716, d: 8, e: 6, f: 48, g: 10}\noperators:\n"
+      "  - 'C[a,b,c,d,e] += A[c,b,f,a,g] * B[e,b,d,a,f,g]'\n",
+      "t"));
+  const Result<Proposal> p = planner().propose(q, standard());
+  ASSERT_TRUE(p.ok()) << p.reason();
+  ASSERT_EQ(p->rewrites, std::vector<std::string>{"materialise-matrices:C"});
+  ASSERT_EQ(p->plan.kernels.size(), 2U);
+  EXPECT_EQ(p->plan.kernels.front().tree.kind, Node::Kind::pack);
+  const auto& product = p->detail["kernels_predicted"][1];
+  ASSERT_TRUE(product.contains("seconds_of_loops_apart"));
+  EXPECT_LT(product["seconds"].get<double>(),
+            0.95 * product["seconds_of_loops_apart"].get<double>());
+  double sum = 0;
+  for (const auto& kernel : p->detail["kernels_predicted"]) sum += kernel["seconds"].get<double>();
+  EXPECT_NEAR(*p->price.traffic.seconds, sum, 1e-3 * sum);
+  const Settings as_written(planner().options, {{"as-written", {"on"}}}, "model tilewright");
+  const Result<Proposal> plain = planner().propose(q, as_written);
+  ASSERT_TRUE(plain.ok()) << plain.reason();
+  EXPECT_TRUE(plain->rewrites.empty());
+  EXPECT_LT(*p->price.traffic.seconds, 0.9 * *plain->price.traffic.seconds);
+}
+
 /// Large products whose rows begin at no sector of 32 bytes: L2 gives such rows slowly, so blocks
 /// of a cluster share them. Not where rows begin at lines.
 TEST(GpuPlanner, ClustersShareRowsThatBeginAtNoSector) {
