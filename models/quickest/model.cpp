@@ -35,12 +35,20 @@ constexpr double kHoistGain = 0.95;
 
 bool small(const Workload& w) { return w.operators().size() <= kMostOfOthers; }
 
+/// What was found for groups, by all that it depends on: rewrites of the whole workload leave most
+/// of its groups as they are.
+struct Known {
+  std::map<std::string, std::optional<Best>> groups = {};
+  std::map<std::string, std::optional<KernelTime>> merged = {};  ///< by part
+  Candidates seen = {};
+};
+
 class Planner {
  public:
   /// `merges`: parts whose loops go together are priced with these as one, as programs have them.
   /// `rewrites`: whether others' plans may have some.
-  Planner(const Question& q, const Rates& r, Candidates& seen, bool merges, bool rewrites = true)
-      : q_(q), r_(r), seen_(seen), merges_(merges), rewrites_(rewrites) {
+  Planner(const Question& q, const Rates& r, Known& known, bool merges, bool rewrites = true)
+      : q_(q), r_(r), known_(known), merges_(merges), rewrites_(rewrites) {
     // Fewer kernels for each group where there are more groups.
     const auto operators =
         static_cast<int>(std::max<std::size_t>(1, q.workload->operators().size()));
@@ -49,7 +57,7 @@ class Planner {
   }
 
   std::optional<Best> find(const Group& group) {
-    std::optional<Best> best = own(group);
+    std::optional<Best> best = found_before(group);
     if (merges_ && best)
       if (const auto& merged = merged_time(group.workload);
           merged && merged->seconds < best->seconds)
@@ -83,6 +91,17 @@ class Planner {
   }
 
  private:
+  std::optional<Best> found_before(const Group& group) {
+    const Workload& w = *group.workload;
+    std::string key = formatted("{};", effort_) + signature(w);
+    for (const Loop& l : w.loops()) key += ' ' + l.name;
+    for (const Tensor& t : w.tensors()) key += ' ' + t.name + (t.values ? "=" : "");
+    for (const Operator& op : w.operators()) key += ' ' + op.name;
+    const auto found = known_.groups.find(key);
+    if (found != known_.groups.end()) return found->second;
+    return known_.groups[std::move(key)] = own(group);
+  }
+
   std::optional<Best> own(const Group& group) {
     const auto priced = [&](Kernel k) -> std::optional<Choice> {
       const auto s = resolved({.kernels = {k}}, group.workload, q_);
@@ -91,7 +110,7 @@ class Planner {
       return Choice{.kernel = std::move(k), .seconds = time.seconds, .time = time};
     };
     std::vector<Choice> all = kernels_for(
-        q_, group, r_, [&](Kernel k) { return seen_.seen(priced(std::move(k))); }, effort_);
+        q_, group, r_, [&](Kernel k) { return known_.seen.seen(priced(std::move(k))); }, effort_);
     int refused = 0;
     while (!all.empty() && q_.refuses && refused < kMostRefused) {
       const auto s = resolved({.kernels = {all.front().kernel}}, group.workload, q_);
@@ -113,7 +132,7 @@ class Planner {
     std::vector<bool> constant;
     for (const Tensor& t : part->tensors()) constant.push_back(bool(t.values));
     const Workload named = with_constants(without_names(*part), constant);
-    const auto [at, fresh] = merged_.emplace(to_yaml(named), std::nullopt);
+    const auto [at, fresh] = known_.merged.emplace(to_yaml(named), std::nullopt);
     if (!fresh) return at->second;
     const std::optional<Workload> merged = merged_loops(without_names(named));
     if (!merged) return at->second;
@@ -121,7 +140,8 @@ class Planner {
     q.workload = std::make_shared<const Workload>(with_constants(*merged, constant));
     Group whole{.ops = {}, .workload = q.workload};
     for (std::size_t i = 0; i < q.workload->operators().size(); ++i) whole.ops.emplace_back(i);
-    if (const auto best = Planner(q, r_, seen_, false).own(whole)) at->second = best->times.front();
+    if (const auto best = Planner(q, r_, known_, false).own(whole))
+      at->second = best->times.front();
     return at->second;
   }
 
@@ -158,12 +178,12 @@ class Planner {
       try {
         const Result<Proposal> p = m.propose(asked, Settings(m.options, {}, "model " + m.name));
         if (!p || (!rewrites_ && !p->rewrites.empty())) continue;
-        ++seen_.generated;
+        ++known_.seen.generated;
         const auto w = rewritten(group.workload, p->rewrites);
         if (w == nullptr || no_workloads(p->plan, *w)) continue;
         const auto s = resolved(p->plan, w, q_);
         if (!s) continue;
-        ++seen_.priced;
+        ++known_.seen.priced;
         Best its{.by = m.name, .plan = p->plan, .rewrites = p->rewrites};
         for (const ScheduledKernel& k : s->kernels) {
           its.times.push_back(kernel_time(*s, k, r_));
@@ -179,11 +199,10 @@ class Planner {
 
   const Question& q_;
   const Rates& r_;
-  Candidates& seen_;
+  Known& known_;
   int effort_;
   bool others_ = true;  ///< whether other models are asked
   bool merges_, rewrites_;
-  std::map<std::string, std::optional<KernelTime>> merged_;  ///< by part
 };
 
 /// Bytes into the level that is planned for, by tensor; those of other levels are in the detail.
@@ -298,12 +317,11 @@ Result<Proposal> propose(const Question& asked, const Settings& settings) {
 }
 
 Result<Planned> planned_on_processor(const Question& asked, const stitching::Composition& composed,
-                                     const Rates& rates, const Settings& settings,
-                                     Candidates& seen) {
+                                     const Rates& rates, const Settings& settings, Known& known) {
   Question q = asked;
   q.workload = composed.workload;
   const Rates* const r = &rates;
-  Planner planner(q, *r, seen, !composed.rewrites.empty(), !settings.flag(kAsWritten));
+  Planner planner(q, *r, known, !composed.rewrites.empty(), !settings.flag(kAsWritten));
   Partitioner partitioner(q.workload, [&](const Group& g) { return planner.find(g); });
   Result<Partition> found = partitioner.run(q);
   if (found) {
@@ -345,10 +363,10 @@ Result<Planned> planned_on_processor(const Question& asked, const stitching::Com
 
 Result<Proposal> propose_on_processor(const Question& q, const Rates& rates,
                                       const Settings& settings) {
-  Candidates seen;
+  Known known;
   const bool rewrites = !settings.flag(kAsWritten);
   const auto plan = [&](const stitching::Composition& c) {
-    return planned_on_processor(q, c, rates, settings, seen);
+    return planned_on_processor(q, c, rates, settings, known);
   };
   Wholes wholes(q.workload, plan, rewrites);
   if (rewrites)
@@ -367,7 +385,7 @@ Result<Proposal> propose_on_processor(const Question& q, const Rates& rates,
                       });
   }
   Result<Proposal> best = std::move(wholes).proposal();
-  if (best) best.value().detail["candidates"] = seen.json();
+  if (best) best.value().detail["candidates"] = known.seen.json();
   return best;
 }
 
@@ -386,8 +404,8 @@ Result<Price> price(const Question& q, const Plan& plan, const Settings& setting
   const Result<Schedule> schedule = resolve(plan, q.workload, q.machine);
   if (!schedule) return Reason{schedule.reason()};
   std::vector<KernelTime> times;
-  Candidates seen;
-  Planner planner(q, *r, seen, schedule->kernels.size() > 1 && small(*q.workload));
+  Known known;
+  Planner planner(q, *r, known, schedule->kernels.size() > 1 && small(*q.workload));
   for (const ScheduledKernel& k : schedule->kernels) times.push_back(planner.time_of(*schedule, k));
   Price out;
   out.traffic = traffic_of(q, *q.workload, *r, q.level_of(plan), times);
