@@ -33,6 +33,10 @@ constexpr std::size_t kMostFewer = 12;  // operators of a workload of which some
 constexpr double kMatricesGain = 0.9;   // copies are what prices know least of
 constexpr double kHoistGain = 0.95;
 
+bool has_product(const Workload& w, const Part& ops) {
+  return std::ranges::any_of(ops, [&](OpId op) { return w.is_contraction(op); });
+}
+
 bool small(const Workload& w) { return w.operators().size() <= kMostOfOthers; }
 
 /// What was found for groups, by all that it depends on: rewrites of the whole workload leave most
@@ -45,8 +49,8 @@ struct Known {
 
 class Planner {
  public:
-  /// `merges`: parts whose loops go together are priced with these as one, as programs have them.
-  /// `rewrites`: whether others' plans may have some.
+  /// `merges`: parts with products whose loops go together are priced with these as one, as
+  /// programs have them. `rewrites`: whether others' plans may have some.
   Planner(const Question& q, const Rates& r, Known& known, bool merges, bool rewrites = true)
       : q_(q), r_(r), known_(known), merges_(merges), rewrites_(rewrites) {
     // Fewer kernels for each group where there are more groups.
@@ -58,7 +62,7 @@ class Planner {
 
   std::optional<Best> find(const Group& group) {
     std::optional<Best> best = found_before(group);
-    if (merges_ && best)
+    if (merges_ && best && has_product(*q_.workload, group.ops))
       if (const auto& merged = merged_time(group.workload);
           merged && merged->seconds < best->seconds)
         best->seconds = merged->seconds, best->times = {*merged};
@@ -70,7 +74,7 @@ class Planner {
   /// Of a kernel of a plan of the workload.
   KernelTime time_of(const Schedule& s, const ScheduledKernel& k) {
     KernelTime plain = kernel_time(s, k, r_);
-    if (!merges_) return plain;
+    if (!merges_ || !has_product(*s.workload, k.ops)) return plain;
     const auto part = std::make_shared<const Workload>(subgraph(*s.workload, k.ops));
     const std::optional<KernelTime>& merged = merged_time(part);
     return merged && merged->seconds < plain.seconds ? *merged : plain;
@@ -140,8 +144,9 @@ class Planner {
     q.workload = std::make_shared<const Workload>(with_constants(*merged, constant));
     Group whole{.ops = {}, .workload = q.workload};
     for (std::size_t i = 0; i < q.workload->operators().size(); ++i) whole.ops.emplace_back(i);
-    if (const auto best = Planner(q, r_, known_, false).own(whole))
-      at->second = best->times.front();
+    Planner planner(q, r_, known_, false);
+    planner.effort_ = effort_;  // as for other groups of the workload
+    if (const auto best = planner.own(whole)) at->second = best->times.front();
     return at->second;
   }
 
