@@ -273,8 +273,11 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
     const double of_row = kPointsOfRow / lanes;
     const double light = (more->seconds - rows->seconds) / (kNearRows * of_row) / kOperationsMore;
     const double all = (rows->seconds - row->seconds) / ((kNearRows - 1) * of_row);
-    cycles("light", light, source(*more, "relu(x + 1), and six operations more"));
-    cycles("store", std::max(1e-3 / clock, all - 2.5 * light), source(*rows, "relu(x + 1)"));
+    // Where more operations took no longer, both are unknown, and so is what stands beside them.
+    if (light > 0) {
+      cycles("light", light, source(*more, "relu(x + 1), and six operations more"));
+      cycles("store", std::max(1e-3 / clock, all - 2.5 * light), source(*rows, "relu(x + 1)"));
+    }
   }
   for (const std::string type : {"f16", "bf16"}) {
     const auto more = [&](const char* how) -> std::optional<std::pair<double, const Gauged*>> {

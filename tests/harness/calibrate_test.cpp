@@ -240,6 +240,17 @@ TEST(Calibrate, RatesOfInstructionsThatAreMissingAreLeftOut) {
   for (const char* what : {"pair", "quad"}) EXPECT_FALSE(core.cycles.contains(what)) << what;
 }
 
+/// Six operations more that take no longer say nothing of an operation, nor of what is measured
+/// beside it.
+TEST(Calibrate, OperationsThatTakeNoTimeLeaveOutWhatStandsBesideThem) {
+  auto all = numbers();
+  all[kMoreOperations].seconds = 0.9 * all["points light"].seconds;
+  const ComputeUnit core = with_measured(a_host(), all).units.front();
+  for (const char* what : {"light", "store", "divide", "visit", "widen_f16", "part"})
+    EXPECT_FALSE(core.cycles.contains(what)) << what;
+  EXPECT_TRUE(core.cycles.contains("expensive"));
+}
+
 /// A visit that is not told from the operations beside it is not said to take nothing: tiles of
 /// nothing would be planned.
 TEST(Calibrate, AVisitThatIsNotToldFromItsOperationsIsLeftOut) {
