@@ -41,7 +41,7 @@ bool small(const Workload& w) { return w.operators().size() <= kMostOfOthers; }
 
 /// What was found for groups, by all that it depends on: rewrites of the whole workload leave most
 /// of its groups as they are.
-struct Known {
+struct KnownGroups {
   std::map<std::string, std::optional<Best>> groups = {};
   std::map<std::string, std::optional<KernelTime>> merged = {};  ///< by part
   Candidates seen = {};
@@ -51,7 +51,7 @@ class Planner {
  public:
   /// `merges`: parts with products whose loops go together are priced with these as one, as
   /// programs have them. `rewrites`: whether others' plans may have some.
-  Planner(const Question& q, const Rates& r, Known& known, bool merges, bool rewrites = true)
+  Planner(const Question& q, const Rates& r, KnownGroups& known, bool merges, bool rewrites = true)
       : q_(q), r_(r), known_(known), merges_(merges), rewrites_(rewrites) {
     // Fewer kernels for each group where there are more groups.
     const auto operators =
@@ -204,7 +204,7 @@ class Planner {
 
   const Question& q_;
   const Rates& r_;
-  Known& known_;
+  KnownGroups& known_;
   int effort_;
   bool others_ = true;  ///< whether other models are asked
   bool merges_, rewrites_;
@@ -322,7 +322,8 @@ Result<Proposal> propose(const Question& asked, const Settings& settings) {
 }
 
 Result<Planned> planned_on_processor(const Question& asked, const stitching::Composition& composed,
-                                     const Rates& rates, const Settings& settings, Known& known) {
+                                     const Rates& rates, const Settings& settings,
+                                     KnownGroups& known) {
   Question q = asked;
   q.workload = composed.workload;
   const Rates* const r = &rates;
@@ -368,7 +369,7 @@ Result<Planned> planned_on_processor(const Question& asked, const stitching::Com
 
 Result<Proposal> propose_on_processor(const Question& q, const Rates& rates,
                                       const Settings& settings) {
-  Known known;
+  KnownGroups known;
   const bool rewrites = !settings.flag(kAsWritten);
   const auto plan = [&](const stitching::Composition& c) {
     return planned_on_processor(q, c, rates, settings, known);
@@ -409,7 +410,7 @@ Result<Price> price(const Question& q, const Plan& plan, const Settings& setting
   const Result<Schedule> schedule = resolve(plan, q.workload, q.machine);
   if (!schedule) return Reason{schedule.reason()};
   std::vector<KernelTime> times;
-  Known known;
+  KnownGroups known;
   Planner planner(q, *r, known, schedule->kernels.size() > 1 && small(*q.workload));
   for (const ScheduledKernel& k : schedule->kernels) times.push_back(planner.time_of(*schedule, k));
   Price out;
