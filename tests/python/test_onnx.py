@@ -360,6 +360,24 @@ def test_operands_without_elements(node, tmp_path):
         tilewright.import_(path)
 
 
+@pytest.mark.parametrize("parts, node, why", [
+    ("1, 2", "Relu (part)", "parts that are not the whole"),
+    ("0, 4", "Conv (part, w)", "without elements"),
+    ("0, 4", "ConvTranspose (part, w)", "without elements"),
+    ("0, 4", "GridSample (part, w)", "without elements")])
+def test_parts_of_a_split(parts, node, why, tmp_path):
+    """Sizes that leave elements over, and nodes whose operands are all constants and one has no elements."""
+    path = str(tmp_path / "parts.onnx")
+    values = ", ".join(["1"] * 36)
+    onnx.save(onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+    parts () => (float[?, ?, ?, ?] y) <float[4, 1, 3, 3] x = {%s}, float[1, 1, 3, 3] w = {%s}, int64[2] sizes = {%s}> {
+      part, rest = Split (x, sizes)
+      y = %s
+    }""" % (values, ", ".join(["1"] * 9), parts, node)), path)
+    with pytest.raises(tilewright.InputError, match=why):
+        tilewright.import_(path)
+
+
 def test_loops_that_values_end(tmp_path):
     """Of at most so many turns, all of which are computed; what each turn leaves has as many rows as there are turns."""
     text = """<ir_version: 8, opset_import: ["" : 17]>

@@ -430,14 +430,11 @@ class Folder {
     return out;
   }
   std::optional<std::vector<Value>> split() {
-    const auto sizes = n_.integers_of("split", 1);
-    if (!sizes) return std::nullopt;
     const Array& a = in(0);
     const std::size_t axis = NodeReader::axis(n_.integer("axis", 0), a.shape.size());
     std::vector<Value> out;
     std::int64_t from = 0;
-    for (const std::int64_t n : *sizes) {
-      if (n < 0 || n > a.shape[axis] - from) throw Unsupported{"parts that are not the whole"};
+    for (const std::int64_t n : n_.parts_of(a.shape[axis])) {
       std::vector<std::int64_t> which(static_cast<std::size_t>(n));
       std::iota(which.begin(), which.end(), from);
       from += n;

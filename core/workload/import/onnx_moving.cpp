@@ -148,27 +148,16 @@ void say_slice(NodeReader& n) {
 void say_split(NodeReader& n) {
   const Value& v = n.at(0);
   const std::size_t d = NodeReader::axis(n.integer("axis", 0), n.rank());
-  auto sizes = n.integers_of("split", 1);
-  if (!sizes) {
-    const auto parts = static_cast<std::int64_t>(n.node.outputs.size());
-    if (parts < 1) throw Unsupported{"no outputs"};
-    const std::int64_t each = (v.shape[d] + parts - 1) / parts;
-    sizes.emplace(static_cast<std::size_t>(parts), each);
-    sizes->back() = v.shape[d] - each * (parts - 1);
-  }
+  const auto sizes = n.parts_of(v.shape[d]);
   std::int64_t from = 0;
-  if (sizes->size() > n.out.size()) throw Unsupported{"as many outputs as parts"};
-  for (std::size_t i = 0; i < sizes->size(); ++i) {
-    const std::int64_t count = (*sizes)[i];
-    if (count < 0 || count > v.shape[d] - from) throw Unsupported{"parts that are not the whole"};
-    if (count == 0) {
-      Shape none = v.shape;
-      none[d] = 0;
-      n.out[i] = Builder::known(v.type, none, {});
+  for (std::size_t i = 0; i < sizes.size(); from += sizes[i++]) {
+    if (sizes[i] > 0) {
+      n.out[i] = n.b.sliced(n.name + "_part", v, d, from, 1, sizes[i]);
       continue;
     }
-    n.out[i] = n.b.sliced(n.name + "_part", v, d, from, 1, count);
-    from += count;
+    Shape none = v.shape;
+    none[d] = 0;
+    n.out[i] = Builder::known(v.type, none, {});
   }
 }
 

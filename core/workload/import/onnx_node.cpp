@@ -89,4 +89,23 @@ std::optional<std::vector<std::int64_t>> NodeReader::integers_of(std::string_vie
   return std::nullopt;
 }
 
+std::vector<std::int64_t> NodeReader::parts_of(std::int64_t whole) const {
+  const auto parts = static_cast<std::int64_t>(node.outputs.size());
+  std::vector<std::int64_t> sizes;
+  if (const auto given = integers_of("split", 1)) {
+    sizes = *given;
+  } else if (parts > 0) {
+    sizes.assign(static_cast<std::size_t>(parts), (whole + parts - 1) / parts);
+    sizes.back() = whole - sizes.front() * (parts - 1);
+  }
+  if (sizes.size() > node.outputs.size()) throw Unsupported{"as many outputs as parts"};
+  std::int64_t left = whole;
+  for (const std::int64_t n : sizes) {
+    if (n < 0 || n > left) throw Unsupported{"parts that are not the whole"};
+    left -= n;
+  }
+  if (left != 0) throw Unsupported{"parts that are not the whole"};
+  return sizes;
+}
+
 }  // namespace tilewright::onnx

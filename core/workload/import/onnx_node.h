@@ -60,6 +60,8 @@ class NodeReader {
   /// Of an attribute up to some opset, of an input later; nothing where neither is there.
   std::optional<std::vector<std::int64_t>> integers_of(std::string_view attribute,
                                                        std::size_t input) const;
+  /// Of the parts of a Split, which are the whole: those given, or alike but for the last.
+  std::vector<std::int64_t> parts_of(std::int64_t whole) const;
 
  private:
   mutable std::vector<const Attribute*> asked_;

@@ -216,6 +216,7 @@ void Builder::demand_unified(View& a, std::size_t da, View& b, std::size_t db) {
 }
 
 bool Builder::regroup(View& view, const Shape& to) {
+  if (elements_of(to) == 0) throw Unsupported{"an input without elements"};
   const auto cuts = cuts_of_shape(to);
   normalise(view);
   Vars all;
