@@ -79,6 +79,31 @@ TEST(Bounds, OfRepeatedTermsAddUp) {
   EXPECT_GT(worst, 0.03);  // and without the repetitions more than 1
 }
 
+/// A factor that the terms of a sum share is rounded once for all of them: nowhere else are so many
+/// of them off alike as where it cancels.
+TEST(Bounds, OfSharedFactorsAddUp) {
+  std::string near;
+  for (int i = 0; i < 60; ++i) near += (i > 0 ? ", " : "") + std::to_string(0.9 + 1e-4 * (i + 1));
+  const Workload w = workload_from_yaml(
+      "name: t\ndtype: f32\nloops: {b: 60, k: 4000}\nvalues: {y: [" + near +
+          "]}\noperators:\n  - S[b] += square(x[k]) * log(y[b] + 0.1)\n"
+          "tensors: {x: [4000], y: [60]}\n",
+      "t");
+  const TensorValues inputs = random_inputs(w, 3);
+  const Bounded all = evaluate_bounded(w, inputs);
+  double squares = 0, worst = 0;
+  for (const double x : of(w, inputs, "x")) squares += x * x;
+  for (std::size_t b = 0; b < 60; ++b) {
+    const float argument = static_cast<float>(of(w, inputs, "y")[b]) + 0.1F;
+    const double sum = squares * static_cast<float>(std::log(static_cast<double>(argument)));
+    const double value = of(w, all.values, "S")[b], bound = of(w, all.bounds, "S")[b];
+    worst = std::max(worst, std::abs(sum - value) / bound);
+    EXPECT_LT(bound, 0.03 * std::abs(value)) << b;
+  }
+  EXPECT_LT(worst, 1);
+  EXPECT_GT(worst, 0.03);  // more than 1, if each term rounded the factor anew
+}
+
 /// What is chosen of f64 is rounded where it is stored in f32.
 TEST(Bounds, WhatIsCutOffIsRounded) {
   const Workload w = workload_from_yaml(

@@ -87,17 +87,12 @@ bool indexed_along(const Operator& op, const Access& a, LoopId loop) {
   return false;
 }
 
-namespace {
-
-/// Whether a value may be another one for each iteration of the loop.
 bool depends_on(const Operator& op, const Expr& e, LoopId loop) {
   if (e.kind == Expr::Kind::index) return e.loop == loop;
   if (e.kind == Expr::Kind::input)
     return indexed_along(op, op.inputs[static_cast<std::size_t>(e.input)], loop);
   return std::ranges::any_of(e.args, [&](const Expr& a) { return depends_on(op, a, loop); });
 }
-
-}  // namespace
 
 double repeats(const Workload& w, OpId id, const Expr& e) {
   if (e.kind == Expr::Kind::constant) return 1;  // a mask's

@@ -30,6 +30,8 @@ bool multiply(const Workload& w, OpId op, std::span<const Interval> ranges, cons
 
 /// Whether another element is read for each iteration of the loop.
 bool indexed_along(const Operator& op, const Access& a, LoopId loop);
+/// Whether a value may be another one for each iteration of the loop.
+bool depends_on(const Operator& op, const Expr& e, LoopId loop);
 /// How often a sum of such values may add the same number: of a summand that some summed loops do
 /// not index, its values come once for each of their iterations. Each time the rounding is the same
 /// one as long as the sum is of one size, so that these errors add up.

@@ -279,23 +279,24 @@ class Errors {
     const double partial = of_partial_sums(id, o);
     std::vector<double> together;  // errors that all terms share
     if (!of_products(id, partial, to)) {
-      const Program program(o.value, static_cast<int>(sources_.size()));
-      const Arithmetic in = arithmetic_in(t);
+      std::vector<LoopId> loops;
+      std::ranges::copy_if(w_.reduction_loops(id), std::back_inserter(loops),
+                           [&](LoopId l) { return w_.loop(l).extent > 1; });
+      const Program program(o.value, static_cast<int>(sources_.size()), &op, loops);
+      const Arithmetic in = arithmetic_in(t), exact = {.unit = 0, .reach = in.reach};
       std::vector<Source> own = sources_, shared = sources_;
-      bool any = false;
+      bool any = program.has_alike();
       for (std::size_t i = 0; i < sources_.size(); ++i) {
-        const auto loops = w_.reduction_loops(id);
-        const bool is_own = std::all_of(loops.begin(), loops.end(), [&](LoopId l) {
-          return w_.loop(l).extent == 1 || reference::indexed_along(op, op.inputs[i], l);
-        });
+        const bool is_own = std::ranges::all_of(
+            loops, [&](LoopId l) { return reference::indexed_along(op, op.inputs[i], l); });
         (is_own ? shared : own)[i].errors = nullptr;
         any = any || (!is_own && sources_[i].errors != nullptr);
       }
-      reference::sweep(domain_, program.giving(Give::squares, in, partial), own,
+      reference::sweep(domain_, program.giving(Give::squares, in, partial).with_alike(exact), own,
                        {&o.target, w_.tensor(t).shape, to}, Combine::sum, 0);
       if (any)
-        reference::sweep(domain_, program.giving(Give::error, {.unit = 0, .reach = in.reach}),
-                         shared, {&o.target, w_.tensor(t).shape, fill(together, value.size(), 0.0)},
+        reference::sweep(domain_, program.giving(Give::error, exact).with_alike(in), shared,
+                         {&o.target, w_.tensor(t).shape, fill(together, value.size(), 0.0)},
                          Combine::sum, 0);
     }
     reference::for_each_range(

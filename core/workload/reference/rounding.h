@@ -8,8 +8,8 @@
 //   - a point: sum |df/dx_i| e_i over its inputs, and a rounding in f32 (f64 of f64) of every call
 //     in the expression (error_rows.h), but of whole numbers, as loops' indices are, that are added
 //     or multiplied and stay within 2^24;
-//   - a sum of n terms t: sqrt(sum e_t^2), what an input without the summed loop contributes added
-//     up instead, and n roundings of partial sums, whatever their order, each of them at most
+//   - a sum of n terms t: sqrt(sum e_t^2), what an input without the summed loop contributes, and
+//     the rounding of a call of such inputs alone, added up instead, and n roundings of partial sums, whatever their order, each of them at most
 //     sqrt(S^2 + sum t^2), S the sum itself: partial sums of terms that come in no order of size or
 //     sign are not larger. A number that is added r times is rounded alike each time: of a summand
 //     that some summed loops do not index, n counts as n r. In 16 bits also a last bit of f32 for

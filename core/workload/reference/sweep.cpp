@@ -93,8 +93,8 @@ void write_row(const Cursor& c, double* data, Interval part, const double* row, 
   }
 }
 
-/// Runs a program over rows. Values are where they lie: in a source, or in a row of the stack; so are
-/// their errors, where the program asks for them.
+/// Runs a program over rows. Values are where they lie: in a source, or in a row of the stack; so
+/// are their errors, where the program asks for them.
 class Runner {
  public:
   /// Rows run along domain.loops[inner].
@@ -182,7 +182,8 @@ class Runner {
     else
       i.function(&at_[top], n, to);
     if (errors_) {
-      i.errors(&at_[top], &errors_at_[top], to, n, program_.arithmetic(), error_stack_[top].data());
+      i.errors(&at_[top], &errors_at_[top], to, n, program_.arithmetic_of(i),
+               error_stack_[top].data());
       errors_at_[top] = error_stack_[top].data();
       std::copy_n(to, n, stack_[top].begin());
     }
@@ -199,7 +200,8 @@ class Runner {
     const double *const value = at_[0], *const error = errors_at_[0];
     const double reach = program_.arithmetic().reach, factor = program_.factor();
     const auto each = [&](auto f) {
-      for (std::int64_t i = 0; i < n; ++i) result_[static_cast<std::size_t>(i)] = f(value[i], error[i]);
+      for (std::int64_t i = 0; i < n; ++i)
+        result_[static_cast<std::size_t>(i)] = f(value[i], error[i]);
       return result_.data();
     };
     switch (program_.give()) {

@@ -2,6 +2,7 @@
 // Internal to the evaluator.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -32,11 +33,14 @@ class Program {
   struct Instruction {
     enum class Code : std::uint8_t { source, constant, index, max, min, call };
     Code code = Code::constant;
-    int place = -1;  ///< Code::source: in the sources; Code::constant: in constants()
-    LoopId loop = {};                ///< Code::index
+    int place = -1;    ///< Code::source: in the sources; Code::constant: in constants()
+    LoopId loop = {};  ///< Code::index
     RowFunction function = nullptr;  ///< Code::call
     int arity = 0;                   ///< Code::call
     ErrorRule errors = nullptr;      ///< Code::max, min, call
+    /// Code::max, min, call: its value is that of other terms of a sum, too, and so is its
+    /// rounding.
+    bool alike = false;
   };
   /// What a sweep gives of each point: the expression's value, the error of it, what it may reach
   /// (value - and + reach times the error, |value| + that), or the square of the error and, times a
@@ -45,7 +49,9 @@ class Program {
 
   /// Inputs are sources by their number; `before` and `after` of output j are sources
   /// `inputs + 2 j` and `inputs + 2 j + 1`.
-  Program(const Expr& e, int inputs);
+  Program(const Expr& e, int inputs) : Program(e, inputs, nullptr, {}) {}
+  /// Of a sum of the operator over these loops: which calls are alike in several terms is found.
+  Program(const Expr& e, int inputs, const Operator* op, std::span<const LoopId> summed);
   static Program of_constant(double value);
   static Program of_source(int source);
 
@@ -55,18 +61,28 @@ class Program {
 
   /// The same program, giving something else. `factor`: of Give::squares.
   Program giving(Give give, const Arithmetic& in, double factor = 0) const;
+  /// The same program, whose calls that are alike in several terms are rounded so.
+  Program with_alike(const Arithmetic& in) const;
   Give give() const { return give_; }
   const Arithmetic& arithmetic() const { return arithmetic_; }
+  const Arithmetic& arithmetic_of(const Instruction& i) const {
+    return i.alike ? alike_ : arithmetic_;
+  }
+  bool has_alike() const { return std::ranges::any_of(code_, &Instruction::alike); }
   double factor() const { return factor_; }
 
  private:
   Program() = default;
-  void emit(const Expr& e, int inputs, int below);
+  struct Summed {
+    const Operator* op;
+    std::span<const LoopId> loops;
+  };
+  void emit(const Expr& e, int inputs, int below, const Summed& in);
   std::vector<Instruction> code_;
   std::vector<double> constants_;
   int depth_ = 0;
   Give give_ = Give::value;
-  Arithmetic arithmetic_;
+  Arithmetic arithmetic_, alike_;
   double factor_ = 0;
 };
 
