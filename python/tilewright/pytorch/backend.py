@@ -12,6 +12,7 @@ from .export import import_bytes, reasons
 from .graph import Graph, Meta, Node, Ref
 from .lower import FLOATS, Lowering, lowering_of
 from .record import decompositions, graph_of, node_of, target_of
+from .whole import GIVEN, NOT_KNOWN
 
 log = logging.getLogger("tilewright")
 
@@ -200,12 +201,7 @@ class _Coverage:
             return f"types {' and '.join(sorted(floats))} in one operator"
         if floats - set(_TYPES):
             return f"the cpu target emits {', '.join(_TYPES)}; not {floats.pop()}"
-        whole = any(m.dtype not in FLOATS and m.dtype != "bool" for u in used for m in _metas(u))
-        if whole and node.name not in self.constant:  # numbers that no input changes are known
-            return "whole numbers are computed by PyTorch, in 64 bits"
-        if node.name in self.constant:
-            return None
-        return self._alone(node)
+        return None if node.name in self.constant else self._alone(node)
 
     def _alone(self, node):
         """Why it cannot be lowered and imported by itself."""
@@ -219,8 +215,10 @@ class _Coverage:
             if not isinstance(i.value, Meta):
                 return "an input that is several tensors"
         out = Node("output", "output", "output", [[Ref(e.name) for e in ends]], {}, None)
-        lines = _check_import(Graph("node", [*ins, one, *used, out]))[1]
-        return lines[0].split(": ", 2)[2] if lines else None
+        lowering, lines, _ = _check_import(Graph("node", [*ins, one, *used, out]))
+        # What is too large in one graph may be small enough in another.
+        unknown = NOT_KNOWN if NOT_KNOWN in lowering.doubts.values() else None
+        return lines[0].split(": ", 2)[2] if lines else unknown
 
 
 def _check_import(graph, orders=None):
@@ -285,7 +283,7 @@ def _partitioned(gm, coverage, excluded):
 
         partitioner = CapabilityBasedPartitioner(gm, create_op_support(covered), allows_single_node_partition=True)
         worth = [p for p in partitioner.propose_partitions() if any(
-            _computes(n, coverage) and any(m.dtype == dtype for m in _metas(n)) for n in p.nodes)]
+            _computes(n, coverage) and any(m.dtype == dtype for i in [n, *n.all_input_nodes] for m in _metas(i)) for n in p.nodes)]
         prefix = f"tilewright_{_TYPES[dtype]}_"
         partitioner.fuse_partitions(worth, prefix)
         names += [n.target for n in gm.graph.nodes if n.op == "call_module" and str(n.target).startswith(prefix)]
@@ -312,12 +310,14 @@ def _covered(gm, way, options, verify, kept):
         checked, again = {}, False
         for name in _partitioned(work, coverage, excluded):
             part = getattr(work, name).graph
-            lowering, lines, data = _check_import(graph_of(part, name), _orders(part))
+            graph = graph_of(part, name)
+            lowering, lines, data = _check_import(graph, _orders(part))
             checked[name] = (lowering, data)
-            for line in lines:
-                node, why = line.split(": ", 1)
-                again = again or node not in excluded
-                excluded[node] = why
+            targets = {n.name: n.target for n in graph.nodes}
+            problems = dict(line.split(": ", 1) for line in lines)
+            problems.update({node: f"{targets[node]}: {why}" for node, why in lowering.doubts.items()})
+            again = again or not set(problems) <= set(excluded)
+            excluded.update(problems)
         if not again:
             break
     in_torch = {**coverage.why, **excluded}
@@ -427,9 +427,17 @@ class _Program:
         where = {name: (x.data_ptr(), x.numel() * x.element_size()) for name, x in elements.items()}
         network = Network(*self.made_from, where)
         self.summary.update(json.loads(network.describe()))
-        inputs = [(self.positions[e.name], self.types[e.dtype], self.bounds.get(e.name), self.orders.get(e.name))
+        inputs = [(self.positions[e.name], self.types[e.dtype], self._bound(e.name), self.orders.get(e.name))
                   for e in network.inputs]
         return network, inputs, [(self.positions[name], x, x.data_ptr(), _version(x)) for name, x in kept.items()]
+
+    def _bound(self, name):
+        """Of an input of whole numbers: between what they must lie, and which others they may be."""
+        import torch
+
+        value = next(n for n in self.part.graph.nodes if n.name == name).meta["val"]
+        whole = (-GIVEN, GIVEN, ()) if value.dtype in (torch.int32, torch.int64) else None
+        return self.bounds.get(name, whole)
 
     def _as_it_lies(self, x, name):
         return x.permute(self.orders[name]) if name in self.orders else x
@@ -522,11 +530,13 @@ def _given(x, dtype, bound):
 
     if x.dtype == torch.bool:
         x = x.view(torch.int8) if dtype == torch.int8 else x
-    elif not x.dtype.is_floating_point and (x.dtype == torch.int64 or bound is not None):
+    elif bound is not None:
         low, high = (int(end) for end in torch.aminmax(x))
-        limit = 2**31 if bound is None else bound
-        if high >= limit or low < (-limit if bound is None else 0):
-            return None
+        least, most, others = bound
+        if low < least or high > most:
+            outside = x[(x < least) | (x > most)]
+            if not torch.isin(outside, torch.tensor(sorted(others), dtype=x.dtype)).all():
+                return None
     return x.to(dtype).contiguous()
 
 

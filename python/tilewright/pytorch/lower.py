@@ -7,6 +7,7 @@ from collections import namedtuple
 
 from .graph import Meta, Ref
 from .onnx_file import Model, TYPES
+from .whole import Made, WholeNumbers, within
 
 # What an argument stands for: a name in the model (none where it has no elements: nothing computes it), PyTorch's type,
 # a tuple
@@ -87,8 +88,10 @@ class Lowering:
         self._node = None
         self._made = 0
         self._constants = {}
-        self.bounds = {}      # by placeholder: what its values index has so many elements
-        self._sources = {}    # by value: the placeholders whose whole numbers it holds
+        self.bounds = {}      # by placeholder whose values index: the least and the most, which others it may have
+        self.doubts = {}      # by node: why a program may not compute its whole numbers
+        self.whole = WholeNumbers()
+        self._node_of = {}    # by value of whole numbers: the node that made it
         for n in graph.nodes:
             self._count_users(n)
 
@@ -117,15 +120,23 @@ class Lowering:
 
     def emit_many(self, op, inputs, metas, domain="", **attributes):
         out = []
-        for meta in metas:
+        given, shapes = [i.name if i else "" for i in inputs], [i.shape if i else () for i in inputs]
+        for place, meta in enumerate(metas):
             self._made += 1
             # A number, so that no two nodes' names meet; the node's name, so that tensors are known by it.
             name = f"{self._node.name}/{self._made}" if self._node else f"value/{self._made}"
             self.model.value(name, *meta)
             out.append(Value(name, *meta))
-            if meta.dtype not in FLOATS:
-                self._sources[name] = {s for i in inputs if i for s in self._sources.get(i.name, ())}
-        self.model.node(op, out[0].name, [i.name if i else "" for i in inputs], [o.name for o in out], attributes, domain)
+            made = Made(op, given, shapes, meta.shape, meta.dtype, place, attributes)
+            if domain == "pytorch" and meta.dtype not in FLOATS:
+                self.whole.given(name, meta.dtype)
+            else:
+                why = self.whole.computed(name, made, meta.dtype not in FLOATS)
+                if why and self._node:
+                    self.doubts[self._node.name] = why
+            if self._node and meta.dtype not in FLOATS:
+                self._node_of[name] = self._node.name
+        self.model.node(op, out[0].name, given, [o.name for o in out], attributes, domain)
         return out
 
     def constant(self, values, dtype, shape=()):
@@ -136,6 +147,7 @@ class Lowering:
         if key not in self._constants:
             name = f"constant/{len(self._constants)}"
             self.model.constant(name, stored, shape, values)
+            self.whole.constant(name, values)
             self._constants[key] = Value(name, stored, tuple(shape))
         return self.cast(self._constants[key], dtype)
 
@@ -158,8 +170,22 @@ class Lowering:
         return self.emit("Gather", [x, indices], shape, axis=dim)
 
     def bound(self, indices, size):
-        for source in self._sources.get(indices.name, ()):
-            self.bounds[source] = min(size, self.bounds.get(source, size))
+        """Those index a dimension of that size: inputs that they are made of must have values so that they lie within."""
+        inside = (0, size - 1)
+        if within(self.whole.range(indices.name, {}), inside):
+            return
+        sources = [s for s in self.whole.sources(indices.name) if not within(self.whole.ranges[s], inside)]
+        given = dict.fromkeys(sources, inside)
+        if not within(self.whole.range(indices.name, given), inside):
+            for value in self.whole.within(indices.name):
+                node = self._node_of.get(value)
+                if node and value in self.whole.made and value not in self.whole.fixed and node != self._node.name:
+                    self.doubts[node] = "whole numbers that may lie outside of what they index"
+        for source in sources:
+            others = {c for c in self.whole.compared_with(indices.name) if not within((c, c), inside) and within(
+                self.whole.range(indices.name, {**given, source: (c, c)}), inside)}
+            _, most, also = self.bounds.get(source, (*inside, others))
+            self.bounds[source] = (0, min(size - 1, most), others & also)
 
     def operand(self, x, dtype):
         """A tensor or a number as one of that type."""
@@ -283,7 +309,7 @@ class Lowering:
         else:
             self.model.input(node.name, *node.value)
             if node.value.dtype not in FLOATS:
-                self._sources[node.name] = {node.name}
+                self.whole.given(node.name, node.value.dtype)
         self.values[node.name] = Value(node.name, *node.value)
 
     def _call(self, node):

@@ -224,8 +224,8 @@ def _gather(l, n, a):
     x, index, d = a["self"], a["index"], axis(a["dim"], len(a["self"].shape))
     if not x.shape:
         raise NotCovered("an element of a number")
+    l.bound(index, x.shape[d])
     if index.shape[d] != 1:
-        l.bound(index, x.shape[d])
         return l.emit("GatherElements", [x, index], n.value.shape, axis=d)
     for i, e in enumerate(index.shape):
         if i != d:
@@ -241,6 +241,7 @@ def _scatter(l, n, a):
     source = a["src"] if a["src"] is not None else a.get("value")
     if not x.shape:
         raise NotCovered("an element of a number")
+    l.bound(index, x.shape[d])
     if tuple(e for i, e in enumerate(index.shape) if i != d) != \
             tuple(e for i, e in enumerate(x.shape) if i != d) or index.shape[d] != 1:
         if not isinstance(source, Value):
@@ -256,6 +257,7 @@ def _scatter_add(l, n, a):
     x, index, source = a["self"], a["index"], a["src"]
     if not x.shape:
         raise NotCovered("an element of a number")
+    l.bound(index, x.shape[axis(a["dim"], len(x.shape))])
     for i, e in enumerate(index.shape):
         source = l.slice(source, i, 0, e)
     demand_short(math.prod(x.shape), index.shape[axis(a["dim"], len(x.shape))])
@@ -275,6 +277,8 @@ def _index_put(l, n, a):
     for d in at:
         shape = broadcast(shape, indices[d].shape)
     demand_short(math.prod(x.shape), math.prod(shape))
+    for d in at:
+        l.bound(indices[d], x.shape[d])
     rows = [l.reshape(l.expand(l.cast(indices[d], "int64"), shape), (*shape, 1)) for d in at]
     values = l.expand(l.cast(a["values"], x.dtype), (*shape, *x.shape[len(at):]))
     return l.emit("ScatterND", [x, l.concat(rows, len(shape)), values], x.shape,
