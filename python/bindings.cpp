@@ -15,6 +15,7 @@
 #include "python/asked.h"
 #include "python/network.h"
 #include "python/sweep.h"
+#include "python/tensor_call.h"
 
 namespace tilewright::python {
 namespace {
@@ -119,6 +120,12 @@ PYBIND11_MODULE(_tilewright, m) {
       .def_property_readonly("outputs", &Network::outputs)
       .def("describe", &Network::describe)
       .def("run", &Network::run, Release());
+  using tilewright::python::TensorCall;
+  py::class_<TensorCall>(m, "TensorCall")
+      .def(py::init<Network&, py::sequence, py::sequence, std::vector<std::size_t>, py::object,
+                    py::object>(),
+           py::keep_alive<1, 2>())
+      .def("__call__", &TensorCall::operator());
   m.def("add_model", &tilewright::python::add_model);
   m.def("remove_model", &tilewright::harness::remove_model);
 }

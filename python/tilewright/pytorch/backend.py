@@ -7,7 +7,7 @@ import math
 import threading
 from dataclasses import dataclass, field
 
-from .._tilewright import InputError, Network
+from .._tilewright import InputError, Network, TensorCall
 from .export import import_bytes, reasons
 from .graph import Graph, Meta, Node, Ref
 from .lower import FLOATS, Lowering, lowering_of
@@ -401,25 +401,27 @@ class _Program:
         self.made_from = (data, asked, verify)
         self.bounds, self.orders = lowering.bounds, lowering.orders
         kept = {name: x for name, x in kept.items() if str(x.dtype).removeprefix("torch.") in _TYPES}
+        self.results = []
         self.loaded = self._load(kept)
-        network = self.loaded[0]
-        values, self.several = _results_of(part.graph)
+
+    def _say_results(self, network, orders):
+        import torch
+
+        values, self.several = _results_of(self.part.graph)
         order = {e.name: i for i, e in enumerate(network.outputs)}
         stored = [network.outputs[order[f"output/{i}"]].dtype for i in range(len(values))]
         # By result: shape, strides, type of its elements in the program; what PyTorch has in place of these, where it is another
-        self.results, self.others = [], []
+        self.others = []
         for i, (v, s) in enumerate(zip(values, stored)):
-            lies = v.is_contiguous() or i in lowering.orders
+            lies = v.is_contiguous() or i in orders
             self.results.append((tuple(v.shape), v.stride() if lies else torch.empty(v.shape, device="meta").stride(), self.types[s]))
             if not lies or v.dtype != self.types[s]:
                 self.others.append((i, v.stride(), v.dtype))
         self.order = [int(e.name.split("/")[1]) for e in network.outputs]
-        # Of shape, strides and type. What Inductor's programs use, where it is there, takes a fifth of the time.
-        self.empty = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", None) or (
-            lambda shape, stride, dtype: torch.empty_strided(shape, stride, dtype=dtype))
 
     def _load(self, kept):
-        """(the network, its inputs, what it has kept)"""
+        """(what is called, the network's inputs, what it has kept)"""
+        import torch
         from torch._subclasses.fake_tensor import unset_fake_temporarily
 
         with unset_fake_temporarily():  # PyTorch is tracing
@@ -427,9 +429,19 @@ class _Program:
         where = {name: (x.data_ptr(), x.numel() * x.element_size()) for name, x in elements.items()}
         network = Network(*self.made_from, where)
         self.summary.update(json.loads(network.describe()))
-        inputs = [(self.positions[e.name], self.types[e.dtype], self._bound(e.name), self.orders.get(e.name))
-                  for e in network.inputs]
-        return network, inputs, [(self.positions[name], x, x.data_ptr(), _version(x)) for name, x in kept.items()]
+        if not self.results:
+            self._say_results(network, self.orders)
+        inputs = [(self.types[e.dtype], self._bound(e.name)) for e in network.inputs]
+        given = []
+        for e, (dtype, bound) in zip(network.inputs, inputs):
+            as_it_lies = [dtype] + [torch.bool] * (dtype == torch.int8)
+            whole = (torch.int64, *bound[:2]) if bound and dtype == torch.int32 else None
+            given.append((self.positions[e.name], [] if bound else as_it_lies, self.orders.get(e.name), whole))
+        # Of shape, strides and type. What Inductor's programs use, where it is there, takes a fifth of the time.
+        empty = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", None) or (
+            lambda shape, stride, dtype: torch.empty_strided(shape, stride, dtype=dtype))
+        call = TensorCall(network, given, self.results, self.order, empty, lambda x, i: _given(x, *inputs[i]))
+        return call, inputs, [(self.positions[name], x, x.data_ptr(), _version(x)) for name, x in kept.items()]
 
     def _bound(self, name):
         """Of an input of whole numbers: between what they must lie, and which others they may be."""
@@ -472,22 +484,12 @@ class _Program:
                                      if n.op == "call_function" and target_of(n) != "getitem"]
 
     def _run(self, args):
-        network, given, kept = self.loaded
+        call, _, kept = self.loaded
         if kept and any(args[at].data_ptr() != where or _version(args[at]) != version for at, _, where, version in kept):
             log.info("tilewright: parameters have changed: they are inputs from here on")
-            network, given, _ = self.loaded = self._load({})
-        converted, inputs = [], []  # what is converted must live as long as the call
-        for at, dtype, bound, order in given:
-            x = args[at] if order is None else args[at].permute(order)
-            if bound is not None or x.dtype is not dtype or not x.is_contiguous():
-                x = _given(x, dtype, bound)
-                if x is None:
-                    return None
-                converted.append(x)
-            inputs.append(x.data_ptr())
-        outs = [self.empty(*result) for result in self.results]
-        network.run(inputs, [outs[i].data_ptr() for i in self.order])
-        for i, stride, dtype in self.others:
+            call, *_ = self.loaded = self._load({})
+        outs = call(args)
+        for i, stride, dtype in self.others if outs else []:
             outs[i] = _returned(outs[i], stride, dtype)
         return outs
 
