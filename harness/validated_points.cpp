@@ -20,6 +20,12 @@ constexpr std::int64_t kMostWork = 8'000'000'000;
 /// twentieth.
 constexpr double kMostTouches = 20.0 * kMostWork;
 
+std::int64_t sum_of(const std::map<std::string, std::int64_t>& by) {
+  std::int64_t sum = 0;
+  for (const auto& [tensor, bytes] : by) sum += bytes;
+  return sum;
+}
+
 /// The truth by a meter, of the plan's kernel on the whole machine. A Reason where there is none.
 std::optional<Reason> metered(const Subject& s, Point& p) {
   const Machine& m = *s.setting.machine;
@@ -37,7 +43,17 @@ std::optional<Reason> metered(const Subject& s, Point& p) {
   return std::nullopt;
 }
 
-/// The truth by the simulator.
+/// The bytes of a tensor towards the level. A cache that allocates on writes fills the line of an
+/// output whether it is read or written next, and memory that software manages holds it for both:
+/// the larger of the two. An intermediate that goes home is filled when it is written and again
+/// when it is read.
+std::int64_t towards_level(const Subject& s, const TrafficEntry& e) {
+  const auto id = workload(s).find_tensor(e.tensor);
+  return id && workload(s).is_intermediate(*id) ? e.read.value + e.written.value
+                                                : std::max(e.read.value, e.written.value);
+}
+
+/// The truth by the simulator: of a cache the lines that were filled.
 void simulated(const Subject& s, const Schedule& schedule, Point& p) {
   Simulated done{.finished = false};
   if (sure_touches(schedule) <= kMostTouches)
@@ -49,36 +65,27 @@ void simulated(const Subject& s, const Schedule& schedule, Point& p) {
   }
   const Traffic& traffic = done.traffic;
   const TrafficEntry total = traffic.total(s.walked_boundary);
-  p.truth = total.read.value;
+  const bool fills = s.walked->level(s.walked_level).managed == Managed::hardware;
   for (const TrafficEntry& e : traffic.entries)
-    if (e.boundary == s.walked_boundary) p.truth_by[e.tensor] += e.read.value;
+    if (e.boundary == s.walked_boundary)
+      p.truth_by[e.tensor] += fills ? e.read.value : towards_level(s, e);
+  p.truth = fills ? total.read.value : sum_of(p.truth_by);
   p.written = total.written.value;
   p.resident_dirty = total.resident_dirty.value;
   p.packing = AddressMap(schedule, s.layout).packing_bytes().value;
 }
 
-/// What the model predicts towards the level, by tensor. A cache that allocates on writes fills the
-/// line of an output whether it is read or written next: its bytes towards the level are the larger
-/// of the two. An intermediate that goes home is filled when it is written and again when it is
-/// read. A model that counts such fills has them among what is read.
+/// What the model predicts towards the level, by tensor. A model that counts fills has them among
+/// what is read.
 std::map<std::string, std::int64_t> towards_level(const Subject& s, const Price& price) {
   std::map<std::string, std::int64_t> by;
   for (const TrafficEntry& e : price.traffic.entries) {
     if (e.boundary != s.boundary) continue;
-    const auto id = workload(s).find_tensor(e.tensor);
-    const bool between = id && workload(s).is_intermediate(*id);
-    const std::int64_t bytes = price.traffic.counts.write_allocate ? e.read.value
-                               : between                           ? e.read.value + e.written.value
-                                         : std::max(e.read.value, e.written.value);
+    const std::int64_t bytes =
+        price.traffic.counts.write_allocate ? e.read.value : towards_level(s, e);
     if (bytes != 0) by[e.tensor] += bytes;
   }
   return by;
-}
-
-std::int64_t sum_of(const std::map<std::string, std::int64_t>& by) {
-  std::int64_t sum = 0;
-  for (const auto& [tensor, bytes] : by) sum += bytes;
-  return sum;
 }
 
 /// The model's price of a point's plan, in its own words where it has drawn them.

@@ -130,6 +130,26 @@ class VectorUnit {
     }
   }
 
+  /// All rows of `from` (full) in its first one, in their order: a destination that does not
+  /// advance accumulates. Where there are fewer rows than repeats of a row, row by row.
+  Value fold_rows(VectorOp fold, const Value& from, Shape s) {
+    Value total = from;
+    total.spread = Spread::column;
+    if (s.rows - 1 > ceil_div(s.columns, kLanes)) {
+      Value all = from, rest = from;
+      all.pitch = 0;
+      rest.place = moved(from.place, from.pitch);
+      apply(fold, all, {all, rest}, {s.rows - 1, s.columns});
+      return total;
+    }
+    for (std::int64_t r = 1; r < s.rows; ++r) {
+      Value row = total;
+      row.place = moved(from.place, r * from.pitch);
+      apply(fold, total, {total, row}, s);
+    }
+    return total;
+  }
+
   /// A row's element in a block, as an operand over full slabs.
   Value in_blocks(const Value& v, Shape s) {
     if (v.blocks) return v;

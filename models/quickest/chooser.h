@@ -167,9 +167,10 @@ class Chooser {
   std::vector<Edge> edges(const std::vector<const Candidate*>& best);
 
   const Question& q_;
-  const Model* clock_;     ///< whose seconds alone count; null: nobody's
-  bool refines_ = true;    ///< tiles are searched
-  std::size_t atoms_ = 0;  ///< what no cut parts; 0: not counted yet
+  const Model* clock_;           ///< whose seconds alone count; null: nobody's
+  bool refines_ = true;          ///< tiles are searched
+  bool looks_at_edges_ = false;  ///< of a plan that stays as it is
+  std::size_t atoms_ = 0;        ///< what no cut parts; 0: not counted yet
   /// Steps of all prices so far, and those that searches of tiles may still take.
   std::int64_t walked_ = 0, left_ = kSteps, larger_ = kLargerSteps;
   Cost cost_ = kSeconds;

@@ -31,6 +31,8 @@ constexpr std::int64_t kManySteps = 400'000;
 /// Of fewest bytes: trees of our own that are counted for all parts together, of a part at least
 /// and at most.
 constexpr int kTrees = 4000, kLeastTrees = 40, kMostTrees = 600;
+/// Of a part that is looked at for the sake of an edge that stays as it is.
+constexpr int kTreesOfEdge = 8;
 
 Question question_of(const Question& q, std::shared_ptr<const Workload> w) {
   Question of = q.to_other();
@@ -87,6 +89,7 @@ const Candidate* Chooser::best_of(const Part& p, bool asked) {
 }
 
 int Chooser::trees_of_each() {
+  if (looks_at_edges_) return kTreesOfEdge;
   if (atoms_ == 0) atoms_ = cut_each(*q_.workload).size();
   const std::size_t parts =
       atoms_ <= kEveryPartition ? std::size_t{1} << atoms_ : 2 * q_.workload->operators().size();

@@ -11,6 +11,7 @@
 #include "core/base/progress.h"
 #include "core/plan/join.h"
 #include "core/workload/cut.h"
+#include "core/workload/rewrite/rewrite.h"
 #include "core/workload/subgraph.h"
 #include "models/quickest/chooser.h"
 #include "models/quickest/gpu.h"
@@ -22,6 +23,21 @@ using nlohmann::ordered_json;
 
 /// Plans of a whole that is rewritten as its parts were.
 constexpr int kTimesRewritten = 4;
+
+/// What a target whose blocks add nothing up together, and bring tiles as boxes, has quicker
+/// kernels for: a sum of few results would be one core's, and a matrix beside its transpose is
+/// whole in each block.
+std::vector<std::string> for_the_target(const Question& q) {
+  std::vector<std::string> rewrites;
+  const auto add = [&](const char* name, const std::vector<OpId>& ops) {
+    std::vector<std::string> names;
+    for (const OpId op : ops) names.push_back(q.workload->op(op).name);
+    if (!names.empty()) rewrites.push_back(name + join(names, ";"));
+  };
+  add("materialise-orders:", readers_in_orders(*q.workload));
+  add("split-sums:", sums_to_split(*q.workload));
+  return rewrites;
+}
 
 }  // namespace
 
@@ -171,6 +187,7 @@ Result<Proposal> Chooser::joined(const std::vector<const Candidate*>& best, doub
   }
   out.detail["candidates"] = seen_.json();
   if (why) {
+    looks_at_edges_ = q_.workload->operators().size() > kTakenApartByBytes;
     std::vector<Edge> all = edges(best);
     if (cost_ == kBytes && lie_together()) of_the_whole(all, best, cost);
     out.detail["edges"] = edges_json(*q_.workload, all, unit);
@@ -189,10 +206,15 @@ std::string Chooser::refusals() const {
   return text;
 }
 
-Result<Proposal> propose_of_others(const Question& q, const Settings& settings) {
+namespace {
+
+/// The plan of the whole after these rewrites.
+Result<Proposal> propose_rewritten(const Question& q, const Settings& settings,
+                                   std::vector<std::string> before) {
   const auto begun = std::chrono::steady_clock::now();
   Question of = q;
-  std::vector<std::string> before;  // of the whole
+  if (!before.empty()) of.workload = rewritten(q.workload, before);
+  if (of.workload == nullptr) return Reason{"no such rewrites"};
   Result<Proposal> best = Reason{};
   for (int turn = 0; turn < kTimesRewritten; ++turn) {
     Chooser chooser(of);
@@ -213,6 +235,15 @@ Result<Proposal> propose_of_others(const Question& q, const Settings& settings) 
     p.detail["search_seconds"] = *p.search_seconds;
   }
   return best;
+}
+
+}  // namespace
+
+Result<Proposal> propose_of_others(const Question& q, const Settings& settings) {
+  if (target_time(q) != nullptr && !settings.flag(kAsWritten))
+    if (auto rewrites = for_the_target(q); !rewrites.empty())
+      if (auto best = propose_rewritten(q, settings, std::move(rewrites))) return best;
+  return propose_rewritten(q, settings, {});
 }
 
 Result<Proposal> propose_elsewhere(const Question& q, const Settings& settings) {

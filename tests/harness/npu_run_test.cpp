@@ -103,6 +103,45 @@ TEST(NpuRun, TemporariesAreReadAtOnce) {
     }
 }
 
+/// Sums of all are taken of parts first, by many cores. A matrix and its transpose are read as one
+/// lies, however large they are: together they were whole in each core.
+TEST(NpuRun, SumsToOneResultAndTransposesArePlanned) {
+  const TemporaryDirectory folder;
+  const std::string file = (folder.path() / "whole.yaml").string();
+  for (const char* type : {"f32", "f16"})
+    for (const auto& [loops, op, rewrite] :
+         {std::tuple("m: 301, n: 97", "s[] += square(x[m,n] - y[m,n])", "split-sums:o"),
+          {"n: 50021", "s[] max= abs(x[n])", "split-sums:o"},
+          {"i: 400, j: 400", "s[i,j] = 0.5 * (x[i,j] + x[j,i])", "materialise-orders:o"}}) {
+      std::ofstream(file) << "name: whole\ndtype: " << type << "\nloops: {" << loops
+                          << "}\noperators: [{\"o\": \"" << op << "\"}]\n";
+      const Answer a = run({.subject = file, .machine = "ascend910"}, {.target = "npu"});
+      ASSERT_TRUE(a.ok()) << a.json.dump(2);
+      EXPECT_TRUE(a.json["verified"]) << type << " " << op;
+      EXPECT_EQ(a.json["faults"], 0) << type << " " << op;
+      EXPECT_EQ(a.json["plan"]["rewrites"][0], rewrite);
+      EXPECT_GE(a.json["kernels"][0]["blocks"], 16) << a.json["plan"].dump();
+    }
+}
+
+/// Rows that are summed are added by an instruction whose destination stays, not one by one.
+TEST(NpuRun, SummedRowsAreAFewInstructions) {
+  const TemporaryDirectory folder;
+  const std::string file = (folder.path() / "rows.yaml").string();
+  std::ofstream(file) << "name: rows\ndtype: f32\nloops: {b: 19, m: 6, n: 48}\noperators:\n"
+                         "  - \"p: y[n] += x[b,m,n] * z[b,m]\"\n";
+  Request r{.subject = file, .machine = "ascend910"};
+  r.tree = "n/48@grid b/19 m/6 ( C.p )";
+  r.level = "UB";
+  const Answer a = run(r, {.target = "npu"});
+  ASSERT_TRUE(a.ok()) << a.json.dump(2);
+  EXPECT_TRUE(a.json["verified"]);
+  for (const auto& pipe : a.json["kernels"][0]["pipes"])
+    if (pipe["pipe"] == "V") {
+      EXPECT_LT(pipe["instructions"], 10);
+    }
+}
+
 /// What no vector instruction walks: the scalar unit moves its elements.
 TEST(NpuRun, OperatorsOfAnyIndexRun) {
   const TemporaryDirectory folder;

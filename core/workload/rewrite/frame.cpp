@@ -44,6 +44,7 @@ const std::vector<Rewrite>& rewrites() {
                                         compose_gathers(),
                                         compose_all(),
                                         split_variance(),
+                                        split_sums(),
                                         split_running(),
                                         share_loops(),
                                         scale_late(),
@@ -54,6 +55,7 @@ const std::vector<Rewrite>& rewrites() {
                                         materialise_gathers(),
                                         materialise_patches(),
                                         materialise_matrices(),
+                                        materialise_orders(),
                                         pad_results(),
                                         channels_last()};
   return all;

@@ -484,7 +484,68 @@ Result<Workload> with_operands(const Workload& w) {
   return Workload::create(std::move(spec));
 }
 
+/// An input that reads the tensor of an earlier one with the same loops in another order.
+std::optional<std::size_t> read_in_other_order(const Operator& op) {
+  const auto loops_of = [](const Access& a) {
+    Loops loops;
+    for (const Affine& index : a.index) {
+      const auto l = index.plain_loop();
+      if (!l) return Loops();
+      loops.push_back(*l);
+    }
+    return loops;
+  };
+  for (std::size_t later = 1; !op.running && later < op.inputs.size(); ++later)
+    for (std::size_t i = 0; i < later; ++i) {
+      if (op.inputs[i].tensor != op.inputs[later].tensor) continue;
+      const Loops first = loops_of(op.inputs[i]), other = loops_of(op.inputs[later]);
+      if (first != other && std::ranges::is_permutation(first, other)) return later;
+    }
+  return std::nullopt;
+}
+
+Result<Workload> with_orders(const Workload& w, std::string_view text) {
+  WorkloadSpec spec = w.spec();
+  const auto names = rewrite::split(text, ';');
+  for (const std::string_view name : names)
+    if (!read_in_other_order(w.op(rewrite::operator_named(w, name, "materialise-orders:OP;OP"))))
+      return Reason{
+          formatted("operator {} reads no tensor twice with its loops in two orders", name)};
+  std::vector<Operator> all;
+  for (Operator op : w.operators()) {
+    if (std::ranges::find(names, op.name) != names.end())
+      while (const auto input = read_in_other_order(op)) {
+        Loops loops = op.loops;
+        std::erase_if(loops, [&](LoopId l) { return !indexes(op.inputs[*input], l); });
+        all.push_back(written_first(spec, op, *input, looked_by(w, std::move(loops))));
+        spec.operators.push_back(all.back());  // its name is taken
+      }
+    all.push_back(std::move(op));
+  }
+  spec.operators = std::move(all);
+  return Workload::create(std::move(spec));
+}
+
 }  // namespace
+
+std::vector<OpId> readers_in_orders(const Workload& w) {
+  std::vector<OpId> found;
+  for (std::size_t i = 0; i < w.operators().size(); ++i)
+    if (read_in_other_order(w.operators()[i])) found.emplace_back(i);
+  return found;
+}
+
+Rewrite materialise_orders() {
+  return {
+      .name = "materialise-orders",
+      .summary =
+          "operators that read a tensor twice with its loops in two orders, as a matrix and its "
+          "transpose, read one of them from a copy whose elements lie as they are read",
+      .source = "packing of operands before a product: Goto and van de Geijn, ACM TOMS 34(3), 2008",
+      .function = nullptr,
+      .argument = "OP;OP",
+      .with = with_orders};
+}
 
 std::vector<OpId> no_products_of_matrices(const Workload& w) {
   std::vector<OpId> found;

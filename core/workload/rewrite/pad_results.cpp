@@ -15,7 +15,7 @@
 namespace tilewright {
 namespace {
 
-constexpr std::int64_t kRowBytes = 16;
+constexpr std::int64_t kBytesOfRow = 16;
 
 /// The loop of an index, beside which loops of one iteration count for nothing: the window of a 1 x
 /// 1 convolution.
@@ -48,7 +48,7 @@ bool other_in_sixteens(const Workload& w, OpId product, TensorId t) {
     const Tensor& other = w.tensor(a.tensor);
     const auto row = std::find_if(other.shape.rbegin(), other.shape.rend(),
                                   [](std::int64_t extent) { return extent > 1; });
-    return row != other.shape.rend() && *row * size_of(other.dtype) % kRowBytes == 0;
+    return row != other.shape.rend() && *row * size_of(other.dtype) % kBytesOfRow == 0;
   });
 }
 
@@ -70,7 +70,7 @@ std::size_t lines_of(const Workload& w, OpId product, const Access& a) {
 /// The shape with longer rows, or the same where they need not be.
 std::vector<std::int64_t> padded(const Workload& w, TensorId t, std::size_t lines) {
   std::vector<std::int64_t> shape = w.tensor(t).shape;
-  const std::int64_t row = kRowBytes / size_of(w.tensor(t).dtype);
+  const std::int64_t row = kBytesOfRow / size_of(w.tensor(t).dtype);
   if (lines < 2 || shape.size() < 3) {
     shape.back() = round_up(shape.back(), row);
   } else {
@@ -87,7 +87,7 @@ Result<Workload> with_longer_rows(const Workload& w) {
     const TensorId t(i);
     const Tensor& tensor = w.tensor(t);
     if (w.is_input(t) || w.is_output(t) || tensor.shape.size() < 2 ||
-        size_of(tensor.dtype) >= kRowBytes)
+        size_of(tensor.dtype) >= kBytesOfRow)
       continue;
     bool whole = true, product = false;
     std::size_t lines = 0;

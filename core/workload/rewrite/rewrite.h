@@ -51,6 +51,10 @@ Rewrite compose_gathers();
 Rewrite compose_all();
 /// split_variance.cpp
 Rewrite split_variance();
+/// split_sums.cpp
+Rewrite split_sums();
+/// Operators that `split-sums` would change.
+std::vector<OpId> sums_to_split(const Workload& w);
 /// split_running.cpp
 Rewrite split_running();
 /// share_loops.cpp
@@ -81,5 +85,8 @@ Rewrite materialise_patches();
 Rewrite materialise_matrices();
 /// Products that `materialise-matrices` would change.
 std::vector<OpId> no_products_of_matrices(const Workload& w);
+Rewrite materialise_orders();
+/// Operators that `materialise-orders` would change.
+std::vector<OpId> readers_in_orders(const Workload& w);
 
 }  // namespace tilewright
