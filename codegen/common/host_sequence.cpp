@@ -145,8 +145,8 @@ class HostSequence final : public LaunchSequence {
         cut(parts);
         return of.run(first, last);
       }
-      bool may_be_shared(std::size_t n) const override {
-        return of.launches_[first + n].kernel->threads() > 1;
+      int threads(std::size_t n) const override {
+        return of.launches_[first + n].kernel->threads();
       }
       double now() const override { return since(start); }
       HostSequence& of;
@@ -155,7 +155,9 @@ class HostSequence final : public LaunchSequence {
     } timed(*this, first, last);
     const Result<LaunchParts> best = choose_shared(timed, last - first, budget);
     if (!best) return best.why();
-    timed.cut(*best);
+    const Result<LaunchParts> finer = cut_finer(timed, *best, budget);
+    if (!finer) return finer.why();
+    timed.cut(*finer);
     return std::nullopt;
   }
 

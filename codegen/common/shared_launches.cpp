@@ -61,7 +61,7 @@ Result<LaunchParts> choose_shared(TimedLaunches& launches, std::size_t count, do
   };
   const auto doubtful = [&] {
     for (std::size_t n = 0; n < count; ++n)
-      if (launches.may_be_shared(n) && !gains(n) && std::ranges::min(alone[n]) > kLong) return true;
+      if (launches.threads(n) > 1 && !gains(n) && std::ranges::min(alone[n]) > kLong) return true;
     return false;
   };
   for (int turn = 0; turn < kMostTurns && (turn == 0 || launches.now() - start < budget); ++turn) {
@@ -74,6 +74,27 @@ Result<LaunchParts> choose_shared(TimedLaunches& launches, std::size_t count, do
   LaunchParts each(count);
   for (std::size_t n = 0; n < count; ++n) each[n] = gains(n) ? 0 : 1;
   return among_all(launches, std::move(each), budget);
+}
+
+Result<LaunchParts> cut_finer(TimedLaunches& launches, LaunchParts chosen, double budget) {
+  constexpr int kTurns = 6, kPartsOfThread = 4;
+  constexpr double kLong = 1e-4;  // seconds: others take less than a thread waits for a slow one
+  constexpr double kLoss = 1.02;
+  LaunchParts finer = chosen;
+  for (std::size_t n = 0; n < finer.size(); ++n)
+    if (finer[n] == 0 && launches.threads(n) > 1) finer[n] = kPartsOfThread * launches.threads(n);
+  if (finer == chosen) return chosen;
+  std::vector<std::vector<double>> coarse(chosen.size()), fine(chosen.size());
+  const double start = launches.now();
+  for (int turn = 0; turn < kTurns && (turn == 0 || launches.now() - start < budget); ++turn) {
+    if (auto why = launches.clock(chosen, coarse)) return *why;
+    if (auto why = launches.clock(finer, fine)) return *why;
+  }
+  for (std::size_t n = 0; n < finer.size(); ++n)
+    if (std::ranges::min(coarse[n]) < kLong ||
+        std::ranges::min(fine[n]) > kLoss * std::ranges::min(coarse[n]))
+      finer[n] = chosen[n];
+  return finer;
 }
 
 }  // namespace tilewright::codegen

@@ -22,8 +22,8 @@ class TimedLaunches {
                                       std::vector<std::vector<double>>& seconds) = 0;
   /// Seconds of one run of all.
   virtual Result<double> run(const LaunchParts& parts) = 0;
-  virtual bool may_be_shared(std::size_t launch) const = 0;
-  virtual double now() const = 0;  ///< seconds since something
+  virtual int threads(std::size_t launch) const = 0;  ///< that may share it
+  virtual double now() const = 0;                     ///< seconds since something
 };
 
 /// Whether each of `count` launches is shared or left to one thread. First whichever is faster: a
@@ -38,5 +38,10 @@ class TimedLaunches {
 /// of launches of one kind against the other kind, while there is time. Takes about `budget`
 /// seconds for either.
 Result<LaunchParts> choose_shared(TimedLaunches& launches, std::size_t count, double budget);
+
+/// Long launches that are shared, each in some parts a thread where that takes no longer: a thread
+/// whose core is slow for a while, or others', leaves parts to the rest. Takes about `budget`
+/// seconds at most.
+Result<LaunchParts> cut_finer(TimedLaunches& launches, LaunchParts chosen, double budget);
 
 }  // namespace tilewright::codegen

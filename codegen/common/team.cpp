@@ -74,14 +74,22 @@ void Team::call() {
   calls_.notify_all();
 }
 
+/// The shares that a thread takes first, a bit each.
+std::uint64_t Team::own(int thread) const {
+  const auto threads = static_cast<int>(helpers_.size()) + 1;
+  const int shares = shares_.load(std::memory_order_relaxed);
+  const auto below = [&](int t) { return (std::uint64_t{1} << (shares * t / threads)) - 1; };
+  return below(thread + 1) & ~below(thread);
+}
+
 /// A share of the call that is open, if one is left: the thread's own, where nobody was quicker.
 bool Team::take(int thread, Share& share) {
   std::uint64_t seen = ticket_.load(std::memory_order_acquire);
   while (true) {
     const std::uint64_t left = seen & kLeft;
     if (left == 0) return false;
-    const bool own = thread < kShares && (left >> thread & 1) != 0;
-    const int number = own ? thread : std::countr_zero(left);
+    const std::uint64_t mine = left & own(thread);
+    const int number = mine != 0 ? std::countr_zero(mine) : std::bit_width(left) - 1;
     if (ticket_.compare_exchange_weak(seen, seen & ~(std::uint64_t{1} << number),
                                       std::memory_order_acq_rel)) {
       // The next call waits for this share.
@@ -105,6 +113,7 @@ void Team::run(int parts, Work work, void* of) {
   work_ = work, of_ = of, parts_ = parts;
   each_ = (parts + kShares - 1) / kShares;
   const int shares = (parts + each_ - 1) / each_;
+  shares_.store(shares, std::memory_order_relaxed);
   done_.store(0, std::memory_order_relaxed);
   const std::uint64_t number = (ticket_.load(std::memory_order_relaxed) >> kShares) + 1;
   ticket_ = number << kShares | (kLeft >> (kShares - shares));

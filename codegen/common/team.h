@@ -10,9 +10,10 @@ namespace tilewright::codegen {
 
 /// The calling thread and others that help it. Nobody waits for a thread that has not begun: parts
 /// are taken by whoever is there, so that a helper without a processor costs what it would have
-/// done, not a time slice. A thread takes the part of its own number first: what it reads in every
-/// run stays in its own cache. Helpers without work spin for some microseconds, then offer their
-/// processor to others between looks, then sleep until they are called.
+/// done, not a time slice. A thread takes its own first, those of a stretch of numbers in order:
+/// what it reads in every run stays in its own cache. Of others' it takes the last ones. Helpers
+/// without work spin for some microseconds, then offer their processor to others between looks,
+/// then sleep until they are called.
 class Team {
  public:
   using Work = void (*)(void* of, int thread, int part);
@@ -39,6 +40,7 @@ class Team {
   };
   void help(int thread);
   bool take(int thread, Share& share);
+  std::uint64_t own(int thread) const;
   void do_share(const Share& share, int thread);
 
   /// The call's number and which of its shares nobody has taken, in one word: whoever takes one
@@ -48,6 +50,7 @@ class Team {
   Work work_ = nullptr;
   void* of_ = nullptr;
   int parts_ = 0, each_ = 1;
+  std::atomic<int> shares_ = 0;
   std::atomic<std::uint32_t> calls_ = 0;  ///< changes when sleepers are to look
   std::atomic<int> asleep_ = 0;
   std::atomic<bool> over_ = false;

@@ -241,9 +241,9 @@ std::optional<Places::RightRows> Places::right_rows(const ReadRef& read,
                    .columns = most(p->columns)};
 }
 
-bool Places::keeps_panels(const ReadRef& read, const Ranges& ranges, bool near) const {
+bool Places::keeps_panels(const ReadRef& read, const Ranges& ranges) const {
   const auto r = right_rows(read, ranges);
-  return r && tilewright::keeps_panels(r->apart, r->step, near ? r->rows : 0, r->group, r->depth);
+  return r && tilewright::keeps_panels(r->apart, r->step, r->rows, r->group, r->depth);
 }
 
 double Places::share_of_lines(const ReadRef& read, const Ranges& ranges) const {

@@ -71,8 +71,8 @@ class Places {
   double seconds_of_stores(TensorId t, std::int64_t row) const;
 
   /// Whether a micro-kernel keeps panels of a right operand's rows as it reads them
-  /// (core/lowering/product_loads.h); `near`: also of rows that are no 1 KiB apart.
-  bool keeps_panels(const ReadRef& read, const Ranges& ranges, bool near = true) const;
+  /// (core/lowering/product_loads.h).
+  bool keeps_panels(const ReadRef& read, const Ranges& ranges) const;
   /// How many times its bytes a step of a product's right operand brings as lines: rows at home
   /// that are no whole lines apart begin anywhere in one, unless their panels are kept or packed.
   double share_of_lines(const ReadRef& read, const Ranges& ranges) const;

@@ -273,7 +273,8 @@ double Compute::points(const InRegisters& registers) const {
   const bool alone = vector < 0;
   const double light = alone ? r_.light_one : r_.light;
   double each = value_seconds(op, along);
-  constexpr double kApart = 2.5;   // operations: a second load, and neighbours put together
+  // Operations: a second load, and neighbours put together. Vectors of 32 bytes take two shuffles.
+  const double apart = static_cast<double>(r_.lanes) * r_.element > 32 ? 2.5 : 9;
   constexpr double kGathered = 2;  // operations: an index that is read is converted and multiplied
   bool follows = false;
   for (const InputUse& use : n_.reads) {
@@ -286,7 +287,7 @@ double Compute::points(const InRegisters& registers) const {
         if (vector < 0 && index.gathered >= 0) each += kGathered * light;
         for (const Term& t : index.terms)
           if (t.loop == along && std::abs(t.coefficient) > 1)
-            each += kApart * light * static_cast<double>(std::abs(t.coefficient)) / 2;
+            each += apart * light * static_cast<double>(std::abs(t.coefficient)) / 2;
       }
   }
   const bool unstored = registers.unstored.contains(n_.writes.front().buffer);

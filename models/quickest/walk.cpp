@@ -545,10 +545,7 @@ class Walk {
     }
     if (times > 1) p = repeated(std::move(p), times, whole.foot);
     // The first group of rows stores panels for the others; of a window its lines begin anywhere.
-    // Where rows are near, all groups save as much: lines that hold parts of two rows.
-    const double stored = x.window                                               ? 2
-                          : places_.keeps_panels({n.op, x.right}, ranges, false) ? 1
-                                                                                 : 0;
+    const double stored = x.window ? 2 : places_.keeps_panels({n.op, x.right}, ranges) ? 1 : 0;
     const ProductSeconds took = compute.product(x, box, stored);
     if (took.passes > 0) p = in_passes(whole, box, a, took);
     p.arithmetic = took.seconds, p.begun = took.begun;
@@ -602,6 +599,7 @@ class Walk {
   KernelTime total(const Work& p) const {
     // Sums that do not stay in the first cache come and go in bursts, between blocks in registers.
     constexpr double kBurst = 1.5;  // cycles: a vector loaded and stored
+    constexpr double kBeside = 2.5;
     double bursts = 0;
     for (std::size_t o = 0; o < objects_ && !r_.caches.empty(); ++o)
       if (sums_[o])
@@ -611,10 +609,9 @@ class Walk {
     const double workers = t.share * r_.threads;
     t.arithmetic = (p.arithmetic + bursts) / workers;
     t.packing = p.packing / workers;
-    const double busy = t.arithmetic + t.packing;
-    double longest = busy, others = 0;
+    double longest = t.arithmetic + t.packing, others = 0;
     for (std::size_t c = 0; c < r_.caches.size(); ++c) {
-      double bytes = 0, of_thread = 0, of_all = 0, ahead = 0;
+      double bytes = 0, of_thread = 0, of_all = 0, ahead = 0, panels = 0;
       auto& tensors = t.tensors.emplace_back(tensors_);
       for (std::size_t o = 0; o < objects_; ++o) {
         const double in = p.moved[c][o] + p.copied[c][o], out = written_[o] ? in : 0;
@@ -630,20 +627,25 @@ class Walk {
         const double times = written_[o] ? write / r_.caches[c].core : 1;
         of_thread += times * std::max(in / workers, own);
         if (c == 0 && (sums_[o] || panels_[o])) ahead += times * std::max(in / workers, own);
+        if (c == 0 && panels_[o]) panels += std::max(in / workers, own);
         of_all += times * std::max(in, own * r_.threads);
       }
       const double alone = of_thread * r_.caches[c].core;
       const double together = of_all * r_.caches[c].all;
       t.bytes.push_back(bytes);
       const double begun = c + 1 == r_.caches.size() ? p.begun / workers : 0;
+      // A product's steps find what they read from the second cache there in time while that is
+      // little of what could be read meanwhile.
+      longest = std::pow(std::pow(longest, kBeside) + std::pow(panels * r_.caches[c].core, kBeside),
+                         1 / kBeside);
       t.waiting.push_back(std::max(alone, together) + begun);
       if (t.waiting.back() > longest)
         others += longest, longest = t.waiting.back();
       else
         others += std::max(alone - ahead * r_.caches[c].core, together);
     }
-    // Hardware brings lines ahead while others are worked on: most of the shorter waits is hidden,
-    // all of what a product's steps read from the second cache. Its sums are in `bursts`.
+    // Hardware brings lines ahead while others are worked on: most of the shorter waits is hidden.
+    // A product's sums are in `bursts`.
     constexpr double kSeen = 0.25;
     t.seconds = longest + kSeen * others + (r_.threads > 1 ? r_.region : 0);
     return t;

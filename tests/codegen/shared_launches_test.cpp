@@ -14,10 +14,12 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 
-/// Seconds of a launch, left to one thread and shared.
+/// Seconds of a launch, left to one thread and shared; in more parts than threads, `finer` times
+/// as long.
 struct Takes {
   double alone = 0, shared = 0;
   int threads = 2;
+  double finer = 1;
 };
 
 /// Launches on a clock of their own. One behind a launch of the other kind takes longer by
@@ -38,7 +40,7 @@ class Launches final : public TimedLaunches {
     for (std::size_t n = 0; n < takes_.size(); ++n) all += one(parts, n);
     return all;
   }
-  bool may_be_shared(std::size_t n) const override { return takes_[n].threads > 1; }
+  int threads(std::size_t n) const override { return takes_[n].threads; }
   double now() const override { return now_; }
 
   /// What all of them take in truth.
@@ -54,8 +56,8 @@ class Launches final : public TimedLaunches {
 
  private:
   double truth(const LaunchParts& parts, std::size_t n) const {
-    const bool shared = parts[n] == 0 && takes_[n].threads > 1;
-    return (shared ? takes_[n].shared : takes_[n].alone) +
+    const bool shared = parts[n] != 1 && takes_[n].threads > 1;
+    return (shared ? takes_[n].shared * (parts[n] > 1 ? takes_[n].finer : 1) : takes_[n].alone) +
            (n > 0 && parts[n] != parts[n - 1] ? change_ : 0);
   }
   double one(const LaunchParts& parts, std::size_t n) {
@@ -138,6 +140,16 @@ TEST(SharedLaunches, DrawnChoicesAreNoWorseThanTheSimpleOnes) {
       EXPECT_THAT(parts, ElementsAreArray(each)) << round;
     }
   }
+}
+
+/// What takes long and no longer in more parts is cut so; what is short, left to one thread or
+/// slower so is not.
+TEST(SharedLaunches, LongOnesAreCutFiner) {
+  Launches launches(
+      {{8e-3, 4e-3}, {8e-5, 4e-5}, {8e-3, 9e-3}, {8e-3, 4e-3, 2, 1.1}, {8e-3, 2e-3, 4}}, 0);
+  const auto parts = cut_finer(launches, chosen(launches), 0.2);
+  ASSERT_TRUE(parts.ok());
+  EXPECT_THAT(*parts, ElementsAre(8, 0, 1, 0, 16));
 }
 
 TEST(SharedLaunches, WhatFailsIsSaid) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 #include <vector>
@@ -36,6 +37,31 @@ TEST(Team, EveryPartRunsOnce) {
     Team team(threads);
     for (int round = 0; round < 300; ++round) check(team, threads, round % 12);
   }
+}
+
+/// A thread that is slow leaves parts to the other, which takes its own first and then the last.
+TEST(Team, PartsOfASlowThreadAreTakenByTheOther) {
+  struct Slow {
+    std::atomic<bool> begun = false;
+    std::atomic<int> ended = 0;
+    std::vector<int> order;  ///< of the helper's parts
+    static void work(void* of, int thread, int part) {
+      auto& s = *static_cast<Slow*>(of);
+      if (thread == 0) {
+        EXPECT_EQ(part, 0);
+        s.begun = true;
+        while (s.ended < 7) std::this_thread::yield();
+        return;
+      }
+      while (!s.begun) std::this_thread::yield();
+      s.order.push_back(part);
+      ++s.ended;
+    }
+  };
+  Team team(2);
+  Slow slow;
+  team.run(8, Slow::work, &slow);
+  EXPECT_EQ(slow.order, (std::vector<int>{4, 5, 6, 7, 3, 2, 1}));
 }
 
 TEST(Team, HelpersThatSleepAreCalled) {
