@@ -79,7 +79,8 @@ std::vector<OpId> channels_to_be_last(const Workload& w);
 Rewrite materialise_gathers();
 Rewrite materialise_patches();
 Rewrite materialise_matrices();
-/// Products that `materialise-matrices` would change.
-std::vector<OpId> no_products_of_matrices(const Workload& w);
+/// Products that `materialise-matrices` would change: those that read an operand through windows, or
+/// the others.
+std::vector<OpId> no_products_of_matrices(const Workload& w, bool windows);
 
 }  // namespace tilewright
