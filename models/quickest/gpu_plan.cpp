@@ -42,10 +42,9 @@ constexpr double kPaddedGain = 0.8;
 // Longer rows of results between kernels cost nothing, but prices are near one another.
 constexpr double kLongerRowsGain = 0.97;
 constexpr double kChannelsGain = 0.85;  // copies are priced below their times
-// Of what changes: rows of operands that are written first, and all that is no matrix.
-constexpr double kRowsGain = 0.95, kMatricesGain = 0.9;
-constexpr double kMergedGain = 0.95;  // by which programs take loops that go together as one
-constexpr double kNearFloor = 1.05;   // of what no plan is below: nobody else is asked
+constexpr double kRowsGain = 0.95;      // of operands that are written first
+constexpr double kMergedGain = 0.95;    // by which programs take loops that go together as one
+constexpr double kNearFloor = 1.05;     // of what no plan is below: nobody else is asked
 constexpr double kFarAbove = 2;
 constexpr std::int64_t kTheirEffort = 5;  // of each model and operator, in large workloads
 constexpr double kTheirGain = 0.98;       // of our own kernels' seconds
@@ -58,11 +57,7 @@ double bytes_of(const Workload& w) {
   return all;
 }
 
-/// What was found for groups, by all that it depends on: rewrites of the whole workload leave most
-/// of its groups as they are.
-struct Known {
-  std::map<std::string, std::optional<Best>> groups;
-  Candidates seen;
+struct Known : KnownGroups {
   std::set<std::string> unheard = {};  ///< models whose search of a whole would take too long
   std::set<std::string> apart = {};    ///< products whose loops lie apart, before rewrites
   /// Of the workload as it is: what rewrites change in a large one is little, and its other groups
@@ -124,19 +119,14 @@ class GpuPlanner {
   }
 
   std::optional<Best> find(const Group& group) {
-    const Workload& w = *group.workload;
-    std::string key =
-        formatted("{} {} {} {};", device_.stays, effort_, rewrites_, stitches_products_);
-    key += signature(w);
-    for (const Loop& l : w.loops()) key += ' ' + l.name;
-    for (const Tensor& t : w.tensors()) key += ' ' + t.name;
-    for (const Operator& op : w.operators()) key += ' ' + op.name;
-    const auto found = known_.groups.find(key);
-    if (found != known_.groups.end()) return found->second;
-    options_.few_sizes = known_.groups.size() > kManySearched;
-    std::optional<Best> best = search(group);
-    if (best) merge(group, *best);
-    return known_.groups[std::move(key)] = std::move(best);
+    const std::string under =
+        formatted("{} {} {} {}", device_.stays, effort_, rewrites_, stitches_products_);
+    return known_.find(under, group, [&] {
+      options_.few_sizes = known_.size() > kManySearched;
+      std::optional<Best> best = search(group);
+      if (best) merge(group, *best);
+      return best;
+    });
   }
 
   /// What others propose of the whole, where that is faster: they put phases with barriers of all
@@ -487,7 +477,8 @@ Result<Planned> planned(const Question& asked, const Composition& composed,
 std::set<std::string> products_apart(const Workload& w,
                                      const std::shared_ptr<const Workload>& rows) {
   std::set<std::string> names;
-  for (const OpId op : no_products_of_matrices(w)) names.insert(w.op(op).name);
+  for (const bool windows : {false, true})
+    for (const OpId op : no_products_of_matrices(w, windows)) names.insert(w.op(op).name);
   if (rows == nullptr) return names;
   for (const Operator& op : rows->operators()) {
     if (w.find_op(op.name)) continue;
@@ -507,24 +498,17 @@ Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
   if (!pricer) return Reason{pricer.reason()};
   const bool rewrites = !settings.flag(kAsWritten);
   const auto rows = rewritten(q.workload, {kRowsFirst});
-  Known known{.apart = products_apart(*q.workload, rows)};
+  Known known;
+  known.apart = products_apart(*q.workload, rows);
   const auto plan = [&](const Composition& c) { return planned(q, c, *device, settings, known); };
   Wholes wholes(q.workload, plan, rewrites);
   const Result<Planned>& best = wholes.best();
   const auto tried = [&](const Composition& c) { return wholes.tries(c); };
   // Small workloads also as they are after other rewrites of the whole, and computing again.
   const bool small = rewrites && q.workload->operators().size() <= kMostComposed;
-  // Margins are of what changes.
-  const auto tried_for = [&](double gain, const Composition& c) {
-    Result<Planned> other = wholes.planned(c);
-    if (!other || !best) return wholes.takes(std::move(other));
-    const double part = 1 - (1 - gain) * wholes.changed(*other);
-    return wholes.takes(std::move(other), part);
-  };
-  if (rewrites && rows != nullptr) tried_for(kRowsGain, {{kRowsFirst}, rows});
-  if (rewrites && !no_products_of_matrices(*q.workload).empty())
-    try_matrices({.workload = q.workload}, small,
-                 [&](const Composition& c) { return tried_for(kMatricesGain, c); });
+  if (rewrites && rows != nullptr) wholes.tries({{kRowsFirst}, rows}, kRowsGain);
+  for (const bool windows : {false, true})
+    if (rewrites) wholes.try_matrices(windows, small);
   if (small) {
     for (const Composition& c : stitching::compositions(*q.workload)) tried(c);
     try_chunks(q.workload, static_cast<double>(device->sms), pricer->rates().wgmma > 0, tried);
@@ -561,6 +545,7 @@ Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
       }
     }
   }
+  if (rewrites) wholes.try_hoisting();
   Result<Proposal> out = std::move(wholes).proposal();
   if (!out) return out;
   out.value().detail["candidates"] = known.seen.json();

@@ -30,8 +30,6 @@ constexpr int kMostRefused = 8;            // kernels that a target is asked abo
 constexpr double kNearLeast = 1.05;        // of least_seconds: nobody else is asked
 constexpr std::size_t kMostFewer = 12;  // operators of a workload of which some products alone are
                                         // tried as matrices
-constexpr double kMatricesGain = 0.9;   // copies are what prices know least of
-constexpr double kHoistGain = 0.95;
 
 bool has_product(const Workload& w, const Part& ops) {
   return std::ranges::any_of(ops, [&](OpId op) { return w.is_contraction(op); });
@@ -39,19 +37,15 @@ bool has_product(const Workload& w, const Part& ops) {
 
 bool small(const Workload& w) { return w.operators().size() <= kMostOfOthers; }
 
-/// What was found for groups, by all that it depends on: rewrites of the whole workload leave most
-/// of its groups as they are.
-struct KnownGroups {
-  std::map<std::string, std::optional<Best>> groups = {};
+struct Known : KnownGroups {
   std::map<std::string, std::optional<KernelTime>> merged = {};  ///< by part
-  Candidates seen = {};
 };
 
 class Planner {
  public:
   /// `merges`: parts with products whose loops go together are priced with these as one, as
   /// programs have them. `rewrites`: whether others' plans may have some.
-  Planner(const Question& q, const Rates& r, KnownGroups& known, bool merges, bool rewrites = true)
+  Planner(const Question& q, const Rates& r, Known& known, bool merges, bool rewrites = true)
       : q_(q), r_(r), known_(known), merges_(merges), rewrites_(rewrites) {
     // Fewer kernels for each group where there are more groups.
     const auto operators =
@@ -61,7 +55,8 @@ class Planner {
   }
 
   std::optional<Best> find(const Group& group) {
-    std::optional<Best> best = found_before(group);
+    std::optional<Best> best =
+        known_.find(std::to_string(effort_), group, [&] { return own(group); });
     if (merges_ && best && has_product(*q_.workload, group.ops))
       if (const auto& merged = merged_time(group.workload);
           merged && merged->seconds < best->seconds)
@@ -95,17 +90,6 @@ class Planner {
   }
 
  private:
-  std::optional<Best> found_before(const Group& group) {
-    const Workload& w = *group.workload;
-    std::string key = formatted("{};", effort_) + signature(w);
-    for (const Loop& l : w.loops()) key += ' ' + l.name;
-    for (const Tensor& t : w.tensors()) key += ' ' + t.name + (t.values ? "=" : "");
-    for (const Operator& op : w.operators()) key += ' ' + op.name;
-    const auto found = known_.groups.find(key);
-    if (found != known_.groups.end()) return found->second;
-    return known_.groups[std::move(key)] = own(group);
-  }
-
   std::optional<Best> own(const Group& group) {
     const auto priced = [&](Kernel k) -> std::optional<Choice> {
       const auto s = resolved({.kernels = {k}}, group.workload, q_);
@@ -204,7 +188,7 @@ class Planner {
 
   const Question& q_;
   const Rates& r_;
-  KnownGroups& known_;
+  Known& known_;
   int effort_;
   bool others_ = true;  ///< whether other models are asked
   bool merges_, rewrites_;
@@ -322,8 +306,7 @@ Result<Proposal> propose(const Question& asked, const Settings& settings) {
 }
 
 Result<Planned> planned_on_processor(const Question& asked, const stitching::Composition& composed,
-                                     const Rates& rates, const Settings& settings,
-                                     KnownGroups& known) {
+                                     const Rates& rates, const Settings& settings, Known& known) {
   Question q = asked;
   q.workload = composed.workload;
   const Rates* const r = &rates;
@@ -369,26 +352,15 @@ Result<Planned> planned_on_processor(const Question& asked, const stitching::Com
 
 Result<Proposal> propose_on_processor(const Question& q, const Rates& rates,
                                       const Settings& settings) {
-  KnownGroups known;
+  Known known;
   const bool rewrites = !settings.flag(kAsWritten);
   const auto plan = [&](const stitching::Composition& c) {
     return planned_on_processor(q, c, rates, settings, known);
   };
   Wholes wholes(q.workload, plan, rewrites);
-  if (rewrites)
-    try_matrices({.workload = q.workload}, q.workload->operators().size() <= kMostFewer,
-                 [&](const stitching::Composition& c) {
-                   return wholes.takes(wholes.planned(c), kMatricesGain);
-                 });
-  if (rewrites && wholes.best()) {
-    const stitching::Composition from = wholes.best()->composed;
-    std::vector<std::string> names;
-    for (const OpId op : operators_to_hoist(*from.workload, true))
-      names.push_back(from.workload->op(op).name);
-    Wholes::try_names(from, "hoist:", std::move(names), false,
-                      [&](const stitching::Composition& c) {
-                        return wholes.takes(wholes.planned(c), kHoistGain);
-                      });
+  if (rewrites) {
+    wholes.try_matrices(false, q.workload->operators().size() <= kMostFewer);
+    wholes.try_hoisting();
   }
   Result<Proposal> best = std::move(wholes).proposal();
   if (best) best.value().detail["candidates"] = known.seen.json();
@@ -410,7 +382,7 @@ Result<Price> price(const Question& q, const Plan& plan, const Settings& setting
   const Result<Schedule> schedule = resolve(plan, q.workload, q.machine);
   if (!schedule) return Reason{schedule.reason()};
   std::vector<KernelTime> times;
-  KnownGroups known;
+  Known known;
   Planner planner(q, *r, known, schedule->kernels.size() > 1 && small(*q.workload));
   for (const ScheduledKernel& k : schedule->kernels) times.push_back(planner.time_of(*schedule, k));
   Price out;

@@ -164,6 +164,20 @@ void describe(Partitioner& partitioner, const Partition& found, bool why,
 inline constexpr const char* kAsWritten = "as-written";
 inline constexpr const char* kMatrices = "materialise-matrices:";
 
+/// What was found for groups, by all that it depends on: rewrites of the whole workload leave most
+/// of its groups as they are.
+class KnownGroups {
+ public:
+  /// What `search` found of the group, now or before. `under`: what it depends on beside the group.
+  std::optional<Best> find(const std::string& under, const Group& group,
+                           const std::function<std::optional<Best>()>& search);
+  std::size_t size() const { return groups_.size(); }
+  Candidates seen = {};
+
+ private:
+  std::map<std::string, std::optional<Best>> groups_ = {};
+};
+
 /// A plan of the workload after rewrites of the whole.
 struct Planned {
   Proposal proposal;                     ///< its rewrites: of the whole first, then of parts
@@ -187,13 +201,18 @@ class Wholes {
   /// Keeps it where it takes less than this part of the seconds of the quickest before, and says
   /// whether it does.
   bool takes(Result<Planned> other, double part = 1);
-  bool tries(const stitching::Composition& c) { return takes(planned(c)); }
+  /// The same of what `c` changes: its groups alone must take less than this part.
+  bool tries(const stitching::Composition& c, double part = 1);
   /// Keeps the quickest that `tries` finds where it takes less than this part of the seconds of the
   /// quickest before. `tries` is given what says whether a plan is quicker than its others.
   void takes_best_of(const std::function<void(const Tried&)>& tries, double part);
   const Result<Planned>& best() const { return best_; }
-  /// Of the quickest's seconds, the share of those groups that the other plan does not have.
-  double changed(const Planned& other) const;
+  /// Products that are none of matrices with copies that are (that rewrite), by try_names: those
+  /// that read through windows, convolutions whose patches are no more than their weights, or the
+  /// others.
+  void try_matrices(bool windows, bool fewer);
+  /// Of the quickest so far, functions of elements that fewer loops move as operators of their own.
+  void try_hoisting();
   /// With the time that the search took.
   Result<Proposal> proposal() &&;
   /// Plans the workload `from` after the rewrite PREFIX:NAME;NAME as well: of all names, and with
@@ -202,12 +221,13 @@ class Wholes {
                         std::vector<std::string> names, bool fewer, const Tried& tried);
 
  private:
+  /// Of the quickest's seconds, the share of those groups that the other plan does not have.
+  double changed(const Planned& other) const;
+
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+  std::shared_ptr<const Workload> w_;
   Plan plan_;
   Result<Planned> best_;
 };
-
-/// Products that are none of matrices with copies that are (that rewrite), by Wholes::try_names.
-void try_matrices(const stitching::Composition& from, bool fewer, const Wholes::Tried& tried);
 
 }  // namespace tilewright::quickest

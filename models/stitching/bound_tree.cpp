@@ -167,6 +167,9 @@ void BoundTreeWriter::units_of_tiles(const std::vector<int>& rows, int along, in
   };
   Side a{.loop = along, .step = step_along(along), .lanes = kWarp / s_.lanes_across};
   Side o{.loop = other, .step = step_along(other, s_.across), .lanes = s_.lanes_across};
+  std::int64_t together = 1;  // such tiles a warp, where both loops are short
+  for (Side* s : {&a, &o})
+    while (s->lanes > 1 && s->of_warp() / 2 >= extent(s->loop)) s->lanes /= 2, together *= 2;
   for (std::int64_t warps = threads_ / kWarp; warps > 1; warps /= 2) {
     const bool longer = o.of_block() > a.of_block();
     Side& first = longer ? a : o;
@@ -176,12 +179,21 @@ void BoundTreeWriter::units_of_tiles(const std::vector<int>& rows, int along, in
     else if (second.of_block() < extent(second.loop))
       second.warps *= 2;
   }
+  // Warps and lanes that find none of a short tile have tiles of their own, along the longest loop
+  // around.
+  const std::int64_t left = together * (threads_ / kWarp / (a.warps * o.warps));
+  int more = -1;
   for (int l : rows)
-    if (l != other) cuts_.push_back({l, 1, Binding::grid});
+    if (l != other && left > 1 && extent(l) > 1 && (more < 0 || extent(l) >= extent(more)))
+      more = l;
+  for (int l : rows)
+    if (l != other) cuts_.push_back({l, l == more ? std::min(left, extent(l)) : 1, Binding::grid});
   for (const Side* s : {&o, &a})
     cuts_.push_back({s->loop, std::min(s->of_block(), extent(s->loop)), Binding::grid});
+  if (more >= 0) cuts_.push_back({more, std::min(together, extent(more)), Binding::warp});
   for (const Side* s : {&o, &a})
     if (s->warps > 1) cuts_.push_back({s->loop, s->of_warp(), Binding::warp});
+  if (more >= 0 && together > 1) cuts_.push_back({more, 1, Binding::lane});
   cuts_.push_back({other, o.step, Binding::lane});
   bound_ = Binding::lane;
 }

@@ -173,6 +173,12 @@ TEST(ChannelsLast, RefusesWhatGainsNothing) {
   const Workload w = workload(
       "loops: {o: 8, c: 8, y: 4, x: 4}\noperators:\n  - conv: O[o,y,x] += I[c,y,x] * W[o,c]\n");
   EXPECT_TRUE(apply("channels-last:conv", w).ok());
+  // A result with longer rows than are written, as pad-results leaves it.
+  const Workload longer = workload(
+      "loops: {o: 16, c: 8, y: 4, x: 7, p: 16}\ntensors: {M: [o,4,8]}\noperators:\n"
+      "  - first: M[o,y,x] += I[c,y,x] * W[o,c]\n"
+      "  - conv: O[p,y,x] += M[o,y,x] * V[p,o]\n");
+  EXPECT_THAT(apply("channels-last:conv", longer).reason(), testing::StartsWith(none));
   for (const char* bad :
        {"channels-last", "channels-last:", "channels-last:q", "channels-last:conv;"})
     EXPECT_THROW(apply(bad, w), InputError) << bad;

@@ -33,7 +33,7 @@ TEST(Matrices, OperandsAndResultsAreBroughtTogether) {
   // c is the innermost loop of the results, so that X has the columns, and they are moved.
   EXPECT_EQ(text_of(*r, "p"), "y_sums[d,b,c] += X_rows[b,c,e,f] * W_rows[d,e,f]");
   EXPECT_EQ(text_of(*r, "y_moved"), "y[b,d,c] = y_sums[d,b,c]");
-  EXPECT_TRUE(no_products_of_matrices(*r).empty());
+  EXPECT_TRUE(no_products_of_matrices(*r, false).empty());
 }
 
 TEST(Matrices, WhatLiesSoIsLeftWhereItIs) {
@@ -44,7 +44,7 @@ TEST(Matrices, WhatLiesSoIsLeftWhereItIs) {
         {"a: 30, c: 5, e: 7, g: 2", "y[g,a,c] += X[g,a,e] * W[g,e,c]"},
         {"a: 30, c: 5, e: 7, g: 2", "y[a,g,c] += X[g,a,e] * W[e,g,c]"}}) {
     const Workload w = workload(formatted("loops: {{{}}}\noperators:\n  - p: {}\n", loops, op));
-    EXPECT_TRUE(no_products_of_matrices(w).empty()) << op;
+    EXPECT_TRUE(no_products_of_matrices(w, false).empty()) << op;
   }
   // Only the operand that has them apart is copied.
   const Workload w = workload(
@@ -53,6 +53,32 @@ TEST(Matrices, WhatLiesSoIsLeftWhereItIs) {
   const Result<Workload> r = apply("materialise-matrices:p", w);
   ASSERT_TRUE(r.ok()) << r.reason();
   EXPECT_EQ(text_of(*r, "p"), "y[a,b,c] += X_rows[a,b,e,f] * W[e,f,c]");
+}
+
+TEST(Matrices, WhereResultsAreMovedOperandsKeepTheirOrder) {
+  const Workload w = workload(
+      "loops: {a: 30, b: 4, c: 15, e: 7, f: 3}\ntensors: {W: [f, e, c]}\n"
+      "operators:\n  - p: y[b,c,a] += X[a,b,e,f] * W[f,e,c]\n");
+  const Result<Workload> r = apply("materialise-matrices:p", w);
+  ASSERT_TRUE(r.ok()) << r.reason();
+  EXPECT_LT(check_rewrite(w, *r, 5).relative_error, 1e-12);
+  // The order of the results, b before a, would have X copied.
+  EXPECT_EQ(text_of(*r, "p"), "y_sums[c,a,b] += X[a,b,e,f] * W_rows[c,e,f]");
+}
+
+TEST(Matrices, ImagesWhosePatchesAreNoMoreThanTheWeightsAreWrittenByPatches) {
+  for (const char* step : {"y+r-1,x+s-1", "2*y+r-1,3*x+s"}) {
+    const Workload w = workload(formatted(
+        "loops: {{n: 2, o: 24, y: 3, x: 4, c: 5, r: 3, s: 3}}\ntensors: {{I: [n,c,6,11]}}\n"
+        "operators:\n  - p: O[n,o,y,x] += I[n,c,{}] * W[o,c,r,s]\n",
+        step));
+    const Result<Workload> r = apply("materialise-matrices:p", w);
+    ASSERT_TRUE(r.ok()) << r.reason();
+    EXPECT_LT(check_rewrite(w, *r, 5).relative_error, 1e-12);
+    EXPECT_EQ(text_of(*r, "I_rows"), formatted("I_rows[n,y,x,c,r,s] = I[n,c,{}]", step));
+    EXPECT_TRUE(no_products_of_matrices(w, false).empty());
+    EXPECT_EQ(no_products_of_matrices(w, true).size(), 1);
+  }
 }
 
 /// Loops of every role, drawn in number, extent and order.
@@ -81,12 +107,12 @@ TEST(Matrices, DrawnContractionsComputeTheSame) {
     const Workload w = workload(formatted(
         "loops: {{{}}}\noperators:\n  - p: y[{}] += X[{}] * W[{}]\n", loops,
         tensor(batch + rows + columns), number(0, 1) == 0 ? x : v, number(0, 1) == 0 ? x : v));
-    if (no_products_of_matrices(w).empty()) continue;
+    if (no_products_of_matrices(w, false).empty()) continue;
     ++changed;
     const Result<Workload> r = apply("materialise-matrices:p", w);
     ASSERT_TRUE(r.ok()) << r.reason();
     EXPECT_LT(check_rewrite(w, *r, 5).relative_error, 1e-12) << to_yaml(w) << to_yaml(*r);
-    EXPECT_TRUE(no_products_of_matrices(*r).empty()) << to_yaml(w) << to_yaml(*r);
+    EXPECT_TRUE(no_products_of_matrices(*r, false).empty()) << to_yaml(w) << to_yaml(*r);
     moved += r->find_op("y_moved").has_value();
   }
   EXPECT_GT(changed, 30);
@@ -96,7 +122,8 @@ TEST(Matrices, DrawnContractionsComputeTheSame) {
 TEST(Matrices, RefusesWhatIsNoProductOfTensorsThatAreReadOnce) {
   const std::string none = "operator p is no product";
   for (const char* yaml :
-       {// A product of matrices, a window, a sum that one operand has alone, a single column.
+       {// A product of matrices, a window over more points than channels, a sum that one operand
+        // has alone, a single column.
         "loops: {m: 8, k: 8, n: 8}\noperators:\n  - p: O[m,n] += I[m,k] * W[k,n]\n",
         "loops: {o: 8, c: 8, y: 4, x: 4, r: 3, s: 3}\ntensors: {I: [c,6,6]}\noperators:\n"
         "  - p: O[o,y,x] += I[c,y+r,x+s] * W[o,c,r,s]\n",

@@ -68,6 +68,41 @@ TEST(GpuPlanner, BlocksHaveWarpsWhereTheLastLoopOfRowsIsShort) {
   EXPECT_LT(*p->price.traffic.seconds, 4e-6);
 }
 
+/// A permutation whose rows are 3 and 8 elements long: a warp has a tile of both, and the others of
+/// its block have those of a loop around them. A tile a block would be 26,040 blocks.
+TEST(GpuPlanner, WarpsHaveTilesOfTheirOwnWhereTheseAreShort) {
+  Question q = question("gemm", "h200");
+  q.workload = std::make_shared<const Workload>(workload_from_yaml(
+      "name: t\ndtype: f32\nloops: {a: 14, b: 310, c: 2, d: 3, g: 3, h: 8}\n"
+      "tensors: {x: [a, c, b, g, h, d]}\noperators:\n  - y[a,b,c,d,g,h] = x[a,c,b,g,h,d]\n",
+      "test"));
+  const Result<Proposal> p = planner().propose(q, standard());
+  ASSERT_TRUE(p.ok()) << p.reason();
+  const Result<Schedule> s = resolve(p->plan, q.workload, q.machine);
+  ASSERT_TRUE(s.ok()) << s.reason();
+  EXPECT_LT(s->kernels.front().blocks, 6000);
+  EXPECT_LT(*p->price.traffic.seconds, 7e-6);
+}
+
+/// Rewrites of the whole that gain: patches of a small image, functions of a row of a matrix.
+TEST(GpuPlanner, WholesAreRewritten) {
+  for (const auto& [yaml, rewrite] :
+       {std::pair("dtype: f16\nloops: {o: 512, y: 7, x: 7, c: 512, r: 3, s: 3}\n"
+                  "tensors: {I: [c, 7, 7]}\noperators:\n"
+                  "  - p: O[o,y,x] += I[c,y+r-1,x+s-1] * W[o,c,r,s]\n",
+                  "materialise-matrices:p"),
+        {"loops: {i: 3000, j: 2000}\noperators:\n"
+         "  - 'p: y[i,j] = x[i,j] * pow(abs(erf(b[j])) + 1, 1.7) * sin(cos(gelu(b[j])))'\n",
+         "hoist:p"}}) {
+    Question q = question("gemm", "h200");
+    q.workload = std::make_shared<const Workload>(
+        workload_from_yaml(std::string("name: t\n") + yaml, "test"));
+    const Result<Proposal> p = planner().propose(q, standard());
+    ASSERT_TRUE(p.ok()) << p.reason();
+    EXPECT_EQ(p->rewrites, std::vector<std::string>{rewrite});
+  }
+}
+
 /// What makes constants runs once: it is no part of a run's seconds, but of a plan of nothing else.
 TEST(GpuPlanner, WhatRunsOnceIsNoPartOfARun) {
   const auto priced = [](const std::string& values, bool copied_alone) {

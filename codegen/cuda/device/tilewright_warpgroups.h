@@ -109,16 +109,33 @@ struct WarpgroupResults {
   template <int High, int Wide>
   static TW_MEMBER void pieces(unsigned char* box, Out* home, int row, int rows, int column, int columns, i64 pitch,
                                int thread) {
-    constexpr int kPieces = Wide / Vector;
-    for (int i = thread; i < High * kPieces; i += kWarpgroup) {
-      const int r = i / kPieces, c = i % kPieces * Vector;
-      if (row + r >= rows || column + c >= columns) continue;
-      Out* const to = home + (row + r) * pitch + column + c;
-      const unsigned char* const from = staged(box, r, c);
-      if constexpr (Vector * sizeof(Out) == 16) store_home(reinterpret_cast<b128*>(to), *reinterpret_cast<const b128*>(from));
-      else if constexpr (Vector * sizeof(Out) == 8) store_home(reinterpret_cast<b64*>(to), *reinterpret_cast<const b64*>(from));
-      else if constexpr (Vector * sizeof(Out) == 4) store_home(reinterpret_cast<u32*>(to), *reinterpret_cast<const u32*>(from));
-      else store_home(to, *reinterpret_cast<const Out*>(from));
+    constexpr int kBytes = Vector * int(sizeof(Out));
+    if constexpr (kBytes == 16) pieces_of<High, Wide, b128>(box, home, row, rows, column, columns, pitch, thread);
+    else if constexpr (kBytes == 8) pieces_of<High, Wide, b64>(box, home, row, rows, column, columns, pitch, thread);
+    else if constexpr (kBytes == 4) pieces_of<High, Wide, u32>(box, home, row, rows, column, columns, pitch, thread);
+    else pieces_of<High, Wide, u16>(box, home, row, rows, column, columns, pitch, thread);
+  }
+  /// Several are read before they are stored: nothing moves ahead of a store, so that each would wait for its own read.
+  template <int High, int Wide, class Piece>
+  static TW_MEMBER void pieces_of(unsigned char* box, Out* home, int row, int rows, int column, int columns, i64 pitch,
+                                  int thread) {
+    constexpr int kPieces = Wide / Vector, kAll = High * kPieces, kTurns = (kAll + kWarpgroup - 1) / kWarpgroup;
+    constexpr int kAtOnce = kTurns < 8 ? kTurns : 8;
+    TW_NO_UNROLL
+    for (int begin = 0; begin < kTurns; begin += kAtOnce) {
+      Piece piece[kAtOnce];
+      const auto each = [&](const auto& f) {
+        TW_UNROLL
+        for (int n = 0; n < kAtOnce; ++n) {
+          const int i = (begin + n) * kWarpgroup + thread;
+          if (kAll % kWarpgroup == 0 || i < kAll) f(piece[n], i / kPieces, i % kPieces * Vector);
+        }
+      };
+      each([&](Piece& x, int r, int c) { x = *reinterpret_cast<const Piece*>(staged(box, r, c)); });
+      each([&](Piece& x, int r, int c) {
+        if (row + r < rows && column + c < columns)
+          store_home(reinterpret_cast<Piece*>(home + (row + r) * pitch + column + c), x);
+      });
     }
   }
   /// The box before the last has been read: its place is free.

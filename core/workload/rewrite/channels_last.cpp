@@ -76,6 +76,20 @@ bool takes_few(const WorkloadSpec& spec, const Operator& op, Window& of) {
   return of.few * taps * size <= kRow;
 }
 
+/// Not so a result that has longer rows than are written.
+bool written_whole(const WorkloadSpec& spec, TensorId t) {
+  const std::vector<std::int64_t>& shape = spec.tensors[t.index()].shape;
+  const auto whole = [&](const Output& o) {
+    for (std::size_t d = 0; o.target.tensor == t && d < shape.size(); ++d) {
+      const auto loop = o.target.index[d].plain_loop();
+      if ((loop ? extent(spec, *loop) : 1) != shape[d]) return false;
+    }
+    return true;
+  };
+  return std::ranges::all_of(
+      spec.operators, [&](const Operator& op) { return std::ranges::all_of(op.outputs, whole); });
+}
+
 /// One that sums products of an image read through a window and of weights, in one group.
 std::optional<Window> window_of(const WorkloadSpec& spec, const Operator& op) {
   if (op.running || op.outputs.size() != 1 || op.inputs.size() != 2) return std::nullopt;
@@ -123,6 +137,7 @@ std::optional<Window> window_of(const WorkloadSpec& spec, const Operator& op) {
     return std::nullopt;
   // One channel is none: a depthwise convolution, or an image of one.
   const Tensor& tensor = spec.tensors[read.tensor.index()];
+  if (!written_whole(spec, read.tensor)) return std::nullopt;
   if (tensor.shape[found.channel_at] != extent(spec, found.channel)) return std::nullopt;
   if (extent(spec, found.channel) < kRowsAt / size_of(tensor.dtype) && !takes_few(spec, op, found))
     return std::nullopt;

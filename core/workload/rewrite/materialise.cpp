@@ -290,6 +290,7 @@ struct Matrices {
   bool turned = false;              ///< the right matrix has columns outside of the depth
   std::array<bool, 2> copied = {};  ///< the operands
   bool moved = false;               ///< the results
+  bool windows = false;             ///< an operand is read through windows
 };
 
 using Loops = std::vector<LoopId>;
@@ -337,8 +338,9 @@ bool reads_once(const Workload& w, const Access& a, const Loops& loops) {
   return true;
 }
 
-/// What of the product is no matrix; nothing where all is, and where it reads elements several
-/// times along its own loops or outside of a tensor.
+/// What of the product is no matrix; nothing where all is, and where an operand that is read
+/// through windows, elements several times or outside of its tensor, would make a copy larger than
+/// the other operand.
 std::optional<Matrices> to_matrices(const Workload& w, OpId id) {
   const Operator& op = w.op(id);
   if (op.running || op.outputs.size() != 1 || op.inputs.size() != 2 || w.gathers(id) ||
@@ -349,9 +351,6 @@ std::optional<Matrices> to_matrices(const Workload& w, OpId id) {
   const Access& out = op.outputs.front().target;
   for (const Affine& index : out.index)
     if (!index.plain_loop()) return std::nullopt;
-  for (const Access& a : op.inputs)
-    for (std::size_t d = 0; d < a.index.size(); ++d)
-      if (!stays_inside(w, a.index[d], w.tensor(a.tensor).shape[d])) return std::nullopt;
 
   Matrices m;
   const auto input = [&](std::size_t side) -> const Access& {
@@ -379,30 +378,44 @@ std::optional<Matrices> to_matrices(const Workload& w, OpId id) {
         loops, [&](LoopId x, LoopId y) { return stride_of(w, a, x) > stride_of(w, a, y); });
     return loops;
   };
-  for (Loops* loops : {&m.batch, &m.rows, &m.columns}) *loops = in_order_of(*loops, out);
+  m.batch = in_order_of(m.batch, out);
+  std::array<bool, 2> windows = {};
+  std::array<double, 2> elements = {};
   for (const std::size_t side : {0, 1}) {
     Loops own = side == 0 ? m.rows : m.columns;
     for (const Loops* more : {&m.batch, &m.depth})
       own.insert(own.end(), more->begin(), more->end());
-    if (!reads_once(w, input(side), own)) return std::nullopt;
+    const Access& a = input(side);
+    windows[side] = !reads_once(w, a, own);
+    for (std::size_t d = 0; d < a.index.size(); ++d)
+      windows[side] = windows[side] || !stays_inside(w, a.index[d], w.tensor(a.tensor).shape[d]);
+    elements[side] = looked_by(w, std::move(own)).elements;
   }
-  m.moved =
-      !follow(w, out, m.rows) || !follow(w, out, m.columns) || step_along(w, out, m.columns) != 1;
-  // The depth in the order of one operand, so that the least is copied.
+  for (const std::size_t side : {0, 1})
+    if (windows[side] && elements[side] > elements[1 - side]) return std::nullopt;
+  m.windows = windows[0] || windows[1];
+  // The depth in the order of one operand, rows and columns in the order of the results or of their
+  // operand, so that the least is copied.
   double least = 0;
   std::optional<Matrices> best;
-  for (const std::size_t by : {1, 0}) {
-    m.depth = in_order_of(m.depth, input(by));
-    double elements = m.moved ? elements_of(w, out) : 0;
-    for (const std::size_t side : {0, 1}) {
-      const Loops& own = side == 0 ? m.rows : m.columns;
-      const Access& a = input(side);
-      m.copied[side] = !follow(w, a, own) || !follow(w, a, m.depth) ||
-                       (step_along(w, a, own) != 1 && step_along(w, a, m.depth) != 1);
-      if (m.copied[side]) elements += elements_of(w, a);
-    }
-    if (!best || elements < least) least = elements, best = m;
-  }
+  for (const Access* rows_by : {&out, &input(0)})
+    for (const Access* columns_by : {&out, &input(1)})
+      for (const std::size_t depth_by : {1, 0}) {
+        m.rows = in_order_of(m.rows, *rows_by);
+        m.columns = in_order_of(m.columns, *columns_by);
+        m.depth = in_order_of(m.depth, input(depth_by));
+        m.moved = !follow(w, out, m.rows) || !follow(w, out, m.columns) ||
+                  step_along(w, out, m.columns) != 1;
+        double copied = m.moved ? elements_of(w, out) : 0;
+        for (const std::size_t side : {0, 1}) {
+          const Loops& own = side == 0 ? m.rows : m.columns;
+          const Access& a = input(side);
+          m.copied[side] = windows[side] || !follow(w, a, own) || !follow(w, a, m.depth) ||
+                           (step_along(w, a, own) != 1 && step_along(w, a, m.depth) != 1);
+          if (m.copied[side]) copied += elements[side];
+        }
+        if (!best || copied < least) least = copied, best = m;
+      }
   if (!best->moved && !best->copied[0] && !best->copied[1]) return std::nullopt;
   Loops all = best->columns;
   all.insert(all.end(), best->depth.begin(), best->depth.end());
@@ -547,10 +560,11 @@ Rewrite materialise_orders() {
       .with = with_orders};
 }
 
-std::vector<OpId> no_products_of_matrices(const Workload& w) {
+std::vector<OpId> no_products_of_matrices(const Workload& w, bool windows) {
   std::vector<OpId> found;
   for (std::size_t i = 0; i < w.operators().size(); ++i)
-    if (to_matrices(w, OpId(i))) found.emplace_back(i);
+    if (const auto m = to_matrices(w, OpId(i)); m && m->windows == windows)
+      found.emplace_back(i);
   return found;
 }
 

@@ -83,8 +83,9 @@ std::vector<OpId> channels_to_be_last(const Workload& w);
 Rewrite materialise_gathers();
 Rewrite materialise_patches();
 Rewrite materialise_matrices();
-/// Products that `materialise-matrices` would change.
-std::vector<OpId> no_products_of_matrices(const Workload& w);
+/// Products that `materialise-matrices` would change: those that read an operand through windows, or
+/// the others.
+std::vector<OpId> no_products_of_matrices(const Workload& w, bool windows);
 Rewrite materialise_orders();
 /// Operators that `materialise-orders` would change.
 std::vector<OpId> readers_in_orders(const Workload& w);
