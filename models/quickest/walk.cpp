@@ -599,7 +599,7 @@ class Walk {
   KernelTime total(const Work& p) const {
     // Sums that do not stay in the first cache come and go in bursts, between blocks in registers.
     constexpr double kBurst = 1.5;  // cycles: a vector loaded and stored
-    constexpr double kBeside = 2.5;
+    constexpr double kBeside = 4;
     double bursts = 0;
     for (std::size_t o = 0; o < objects_ && !r_.caches.empty(); ++o)
       if (sums_[o])

@@ -420,7 +420,7 @@ TEST(PriceOfForms, FewGroupsWaitForTheSecondCache) {
         .seconds;
   };
   const double ratio = seconds("m/12 n/169 ( C.C )") / seconds("m/132 n/169 ( C.C )");
-  EXPECT_GT(ratio, 1.05);
+  EXPECT_GT(ratio, 1.02);
   EXPECT_LT(ratio, 1.25);
 }
 
