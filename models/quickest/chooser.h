@@ -45,7 +45,8 @@ constexpr std::size_t kTakenApart = 12, kTakenApartByBytes = 40;
 constexpr int kTreesOfTaken = 1600;
 /// Steps (Price::steps) of all searches of tiles of a question.
 constexpr std::int64_t kSteps = 12'000'000;
-/// Of all plans with larger tiles than were proposed, where a part has no other plan.
+/// Of all plans with larger tiles than were proposed, where a part has no other plan, and of those
+/// with smaller ones.
 constexpr std::int64_t kLargerSteps = 3'000'000;
 
 /// The plan of one question: run() once.
@@ -99,7 +100,7 @@ class Chooser {
   /// many are left out.
   void time_all(Known& known);
   /// Of one operator of many loops, of which others have small tiles: the fastest of
-  /// blocks_of_result, or of more than few steps the first that has a time.
+  /// blocks_of_result. With more than few steps, of any operator, the first that has a time.
   void add_blocks(Known& known, std::int64_t most_steps);
   /// Whether the target does not take the plan. It costs nothing then, that is, it has no price.
   bool refused(Candidate& c);
@@ -167,12 +168,11 @@ class Chooser {
   std::vector<Edge> edges(const std::vector<const Candidate*>& best);
 
   const Question& q_;
-  const Model* clock_;           ///< whose seconds alone count; null: nobody's
-  bool refines_ = true;          ///< tiles are searched
-  bool looks_at_edges_ = false;  ///< of a plan that stays as it is
-  std::size_t atoms_ = 0;        ///< what no cut parts; 0: not counted yet
+  const Model* clock_;     ///< whose seconds alone count; null: nobody's
+  bool refines_ = true;    ///< tiles are searched
+  std::size_t atoms_ = 0;  ///< what no cut parts; 0: not counted yet
   /// Steps of all prices so far, and those that searches of tiles may still take.
-  std::int64_t walked_ = 0, left_ = kSteps, larger_ = kLargerSteps;
+  std::int64_t walked_ = 0, left_ = kSteps, larger_ = kLargerSteps, smaller_ = kLargerSteps;
   Cost cost_ = kSeconds;
   Candidates seen_ = {};
   std::map<Part, Known> known_;

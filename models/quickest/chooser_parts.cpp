@@ -31,8 +31,6 @@ constexpr std::int64_t kManySteps = 400'000;
 /// Of fewest bytes: trees of our own that are counted for all parts together, of a part at least
 /// and at most.
 constexpr int kTrees = 4000, kLeastTrees = 40, kMostTrees = 600;
-/// Of a part that is looked at for the sake of an edge that stays as it is.
-constexpr int kTreesOfEdge = 8;
 
 Question question_of(const Question& q, std::shared_ptr<const Workload> w) {
   Question of = q.to_other();
@@ -89,7 +87,6 @@ const Candidate* Chooser::best_of(const Part& p, bool asked) {
 }
 
 int Chooser::trees_of_each() {
-  if (looks_at_edges_) return kTreesOfEdge;
   if (atoms_ == 0) atoms_ = cut_each(*q_.workload).size();
   const std::size_t parts =
       atoms_ <= kEveryPartition ? std::size_t{1} << atoms_ : 2 * q_.workload->operators().size();
@@ -150,17 +147,21 @@ void Chooser::time_all(Known& known) {
   add_blocks(known, kFewSteps);
   if (!any()) add_blocks(known, kManySteps);
   if (any()) return;
-  for (Candidate& c : known.all)
-    for (const Plan& larger : coarser(c.part.plan, *c.workload)) {
-      if (larger_ <= 0) break;
-      const std::int64_t before = walked_;
-      const std::optional<double> its = timed(larger, c.workload, kFewSteps).seconds;
-      larger_ -= its ? walked_ - before : kFewSteps;
-      if (!its || (c.most[kSeconds] && *its >= *c.most[kSeconds])) {
-        if (c.most[kSeconds]) break;
-        continue;
+  for (const auto& others : {coarser, finer})
+    for (Candidate& c : known.all) {
+      if (others == finer && any()) return;
+      for (const Plan& other : others(c.part.plan, *c.workload)) {
+        std::int64_t& left = others == coarser ? larger_ : smaller_;
+        if (left <= 0) break;
+        const std::int64_t before = walked_;
+        const std::optional<double> its = timed(other, c.workload, kFewSteps).seconds;
+        left -= its ? walked_ - before : kFewSteps;
+        if (!its || (c.most[kSeconds] && *its >= *c.most[kSeconds])) {
+          if (c.most[kSeconds]) break;
+          continue;
+        }
+        c.part.plan = other, c.most[kSeconds] = its, c.asked = false;
       }
-      c.part.plan = larger, c.most[kSeconds] = its, c.asked = false;
     }
   if (any()) return;
   for (Candidate& c : known.all)
@@ -170,7 +171,7 @@ void Chooser::time_all(Known& known) {
 void Chooser::add_blocks(Known& known, std::int64_t most_steps) {
   constexpr std::size_t kMany = 3;
   if (known.all.empty() || known.all.front().workload->operators().size() != 1 ||
-      known.all.front().workload->loops().size() <= kMany)
+      (known.all.front().workload->loops().size() <= kMany && most_steps <= kFewSteps))
     return;
   Candidate blocks = known.all.front();
   blocks.merged = nullptr, blocks.asked = false, blocks.refined = false;

@@ -187,7 +187,6 @@ Result<Proposal> Chooser::joined(const std::vector<const Candidate*>& best, doub
   }
   out.detail["candidates"] = seen_.json();
   if (why) {
-    looks_at_edges_ = q_.workload->operators().size() > kTakenApartByBytes;
     std::vector<Edge> all = edges(best);
     if (cost_ == kBytes && lie_together()) of_the_whole(all, best, cost);
     out.detail["edges"] = edges_json(*q_.workload, all, unit);

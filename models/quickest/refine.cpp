@@ -120,24 +120,39 @@ int refine(Plan& plan, std::size_t kernel, double& seconds, const Workload& w, i
   return tried;
 }
 
-std::vector<Plan> coarser(const Plan& plan, const Workload& w) {
+namespace {
+
+/// The plan with steps of all loops, and of one loop, changed by 2, 4, ... 64.
+std::vector<Plan> with_other_steps(
+    const Plan& plan, const Workload& w,
+    const std::function<std::int64_t(std::int64_t step, std::int64_t times)>& changed) {
   constexpr std::int64_t kMost = 64;
   std::set<std::string> loops;
   for (Kernel k : plan.kernels)
     for (const auto& [name, step] : steps_in(k)) loops.insert(name);
   std::vector<Plan> all;
   const auto add = [&](const std::set<std::string>& which, std::int64_t times) {
-    Plan larger = plan;
-    for (Kernel& k : larger.kernels)
+    Plan other = plan;
+    for (Kernel& k : other.kernels)
       for (const auto& [name, step] : steps_in(k))
         if (const auto loop = w.find_loop(name); loop && which.contains(name))
-          *step = std::min(*step * times, w.loop(*loop).extent);
-    if (larger != plan) all.push_back(std::move(larger));
+          *step = std::clamp<std::int64_t>(changed(*step, times), 1, w.loop(*loop).extent);
+    if (other != plan) all.push_back(std::move(other));
   };
   for (std::int64_t times = 2; times <= kMost; times *= 2) add(loops, times);
   for (const std::string& name : loops)
     for (std::int64_t times = 2; times <= kMost; times *= 2) add({name}, times);
   return all;
+}
+
+}  // namespace
+
+std::vector<Plan> coarser(const Plan& plan, const Workload& w) {
+  return with_other_steps(plan, w, std::multiplies<>());
+}
+
+std::vector<Plan> finer(const Plan& plan, const Workload& w) {
+  return with_other_steps(plan, w, std::divides<>());
 }
 
 std::vector<Plan> blocks_of_result(const Plan& plan, const Workload& w) {
@@ -151,7 +166,8 @@ std::vector<Plan> blocks_of_result(const Plan& plan, const Workload& w) {
   Node whole = compute(op.name), in_steps = whole;
   for (LoopId l : w.reduction_loops(OpId(0)))
     if (w.loop(l).extent > kLongSum) in_steps = loop(w.loop(l).name, std::move(in_steps), kLongSum);
-  for (std::size_t outer = 1; outer <= dimensions.size(); ++outer)
+  // One block where there is one result.
+  for (std::size_t outer = dimensions.empty() ? 0 : 1; outer <= dimensions.size(); ++outer)
     for (const Node& body : {whole, in_steps}) {
       Kernel blocks{
           .name = plan.kernels.front().name, .level = plan.kernels.front().level, .tree = body};

@@ -20,6 +20,8 @@ int refine(Plan& plan, std::size_t kernel, double& seconds, const Workload& w, i
 /// The plan with tiles of all loops 2, 4, .. 64 times as large, in turn, and then with those of one
 /// loop so; none larger than its loop. For plans of more tiles than anybody wants to walk.
 std::vector<Plan> coarser(const Plan& plan, const Workload& w);
+/// The same with smaller ones: for plans whose tiles leave no room to work in.
+std::vector<Plan> finer(const Plan& plan, const Workload& w);
 
 /// Of a plan of one operator: for each dimension of its result, blocks that have the dimensions
 /// from there on whole, the largest first, with sums whole and with long ones in steps.

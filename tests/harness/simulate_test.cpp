@@ -209,5 +209,19 @@ TEST(SimulateVerb, WhatCannotBeAskedTogether) {
   EXPECT_THROW(simulate(r, {.curve = true}), InputError);
 }
 
+/// Memory that software manages holds what a model says: an output counts as what is read or written
+/// of it, as predictions have it. Reads alone were compared before.
+TEST(Validate, ModelsAreExactOnMemoryThatSoftwareManages) {
+  for (const auto& [model, machine] :
+       {std::pair("chimera", "scratchpad:4K"), {"flashfuser", "h100"}}) {
+    Request request{.subject = "gemm-chain:m=130,n=64,k=48,l=96,dtype=f16", .machine = machine};
+    request.model = model;
+    const Answer a = validate(request, {.samples = 5});
+    ASSERT_TRUE(a.ok()) << a.json.dump(1);
+    EXPECT_GE(a.json["valid"], 1) << model;
+    EXPECT_EQ(a.json["mape"], 0) << model << a.json.dump(1);
+  }
+}
+
 }  // namespace
 }  // namespace tilewright::harness
