@@ -61,9 +61,15 @@ bool Wholes::tries(const stitching::Composition& c, double part) {
 }
 
 double Wholes::changed(const Planned& other) const {
+  // By what they read, too: a product of copies keeps its name.
   const auto names = [](const Planned& p, const Part& ops) {
+    const Workload& w = *p.composed.workload;
     std::set<std::string> all;
-    for (const OpId op : ops) all.insert(p.composed.workload->op(op).name);
+    for (const OpId op : ops) {
+      std::string name = w.op(op).name;
+      for (const Access& a : w.op(op).inputs) name += ' ' + w.tensor(a.tensor).name;
+      all.insert(std::move(name));
+    }
     return all;
   };
   std::set<std::set<std::string>> theirs;
