@@ -202,3 +202,41 @@ def test_the_page_lists_what_is_covered():
     page = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "pytorch.md").read_text(encoding="utf-8")
     missing = [name for name in covered() if name.split(".", 1)[1] not in page.replace("`", " ").replace(",", " ").split()]
     assert not missing
+
+
+def lowered_of(*nodes):
+    """Of nodes (name, operator, arguments, type, shape) on x, f32 of 5 x 7, and i, five whole numbers: arguments that are names are nodes."""
+    given = {"x": graphs.Meta("float32", (5, 7)), "i": graphs.Meta("int64", (5,))}
+    names = [*given, *(n[0] for n in nodes)]
+    calls = [graphs.Node(name, "call", target, [graphs.Ref(a) if a in names else a for a in args], {}, graphs.Meta(dtype, shape))
+             for name, target, args, dtype, shape in nodes]
+    inputs = [graphs.Node(name, "placeholder", "", [], {}, meta) for name, meta in given.items()]
+    out = graphs.Node("output", "output", "output", [[graphs.Ref(calls[-1].name)]], {}, None)
+    lowering = lower.Lowering(graphs.Graph("g", [*inputs, *calls, out]))
+    assert lowering.run() == {}
+    return lowering
+
+
+PADDED = (("n", "aten.ne.Scalar", ["i", -100], "bool", (5,)), ("z", "aten.full.default", [[], 0], "int64", ()),
+          ("w", "aten.where.self", ["n", "i", "z"], "int64", (5,)))
+
+
+@pytest.mark.parametrize(("nodes", "bounds", "doubts"), [
+    # What a loss leaves out is no class; other classes index the rows.
+    ((*PADDED, ("u", "aten.unsqueeze.default", ["w", 1], "int64", (5, 1)), ("g", "aten.gather.default", ["x", 1, "u"], "float32", (5, 1))),
+     {"i": (0, 6, {-100})}, []),
+    ((("m", "aten.argmax.default", ["x", 0], "int64", (7,)), ("g", "aten.index_select.default", ["x", 0, "m"], "float32", (7, 7))), {}, []),
+    ((("r", "aten.remainder.Scalar", ["i", 5], "int64", (5,)), ("g", "aten.index_select.default", ["x", 0, "r"], "float32", (5, 7))), {}, []),
+    ((("a", "aten.add.Tensor", ["i", 1], "int64", (5,)), ("g", "aten.index_select.default", ["x", 0, "a"], "float32", (5, 7))),
+     {"i": (0, 4, set())}, ["a"]),
+    ((("s", "aten.mul.Tensor", ["i", "i"], "int64", (5,)),), {}, ["s"]),
+    ((("s", "aten.mul.Tensor", ["i", 3], "int64", (5,)),), {}, []),
+    ((("c", "aten.gt.Scalar", ["x", 0.0], "bool", (5, 7)), ("s", "aten.sum.dim_IntList", ["c", [1]], "int64", (5,)),
+      ("t", "aten.mul.Tensor", ["s", "s"], "int64", (5,))), {}, []),
+    ((("k", "aten._to_copy.default", ["x", graphs.Dtype("int64")], "int64", (5, 7)),), {}, ["k"]),
+    ((("n", "aten.neg.default", ["i"], "int64", (5,)), ("d", "aten.sub.Tensor", ["n", "i"], "int64", (5,)),
+      ("e", "aten.sub.Tensor", ["d", "i"], "int64", (5,)), ("f", "aten.sub.Tensor", ["e", "d"], "int64", (5,))), {}, ["f"]),
+])
+def test_whole_numbers_that_programs_may_have(nodes, bounds, doubts):
+    lowering = lowered_of(*nodes)
+    assert lowering.bounds == bounds and sorted(lowering.doubts) == doubts
