@@ -88,7 +88,9 @@ class GpuPlanner {
     if (again) effort_ = known.effort;
     if (known.effort == 0) known.effort = effort_, known.working_set = working_set_;
     stitches_products_ = shapes.size() <= kMostOfLayer;
-    if (auto graph = stitching::Graph::create(q.workload, stitching::ridge_of(device_, {}))) {
+    const std::set<OpId> products = with_forms(*q.workload);
+    if (auto graph =
+            stitching::Graph::create(q.workload, stitching::ridge_of(device_, {}), &products)) {
       graph.value().priced().machine = device_.machine;
       graph_ = std::make_shared<const stitching::Graph>(std::move(graph).value());
       vertex_.assign(q.workload->operators().size(), -1);
@@ -112,7 +114,8 @@ class GpuPlanner {
     return stitching::guessed_seconds(*graph_, device_, *parts);
   }
 
-  /// Contractions below the ridge are stitched like reductions.
+  /// Contractions below the ridge are stitched like reductions, and those that have no rows,
+  /// columns or depth of a tile, as windows over each channel alone.
   bool is_product(OpId op) const {
     return graph_ == nullptr ? q_.workload->is_contraction(op)
                              : graph_->vertex(vertex_[op.index()]).kind == stitching::Kind::product;
@@ -155,6 +158,13 @@ class GpuPlanner {
   }
 
  private:
+  /// Operators that the forms of products are for.
+  static std::set<OpId> with_forms(const Workload& w) {
+    std::set<OpId> found;
+    for (const GpuProduct& p : gpu_products(w)) found.insert(*w.find_op(p.op));
+    return found;
+  }
+
   std::optional<Best> search(const Group& group) const {
     const std::vector<GpuProduct> products = gpu_products(*group.workload);
     std::optional<Best> best;
@@ -302,7 +312,9 @@ class GpuPlanner {
 
   /// One kernel with units, or of a single product in the tiles of models/stitching.
   void stitched(const Group& group, std::optional<Best>& best) const {
-    auto graph = stitching::Graph::create(group.workload, stitching::ridge_of(device_, options_));
+    const std::set<OpId> products = with_forms(*group.workload);
+    auto graph =
+        stitching::Graph::create(group.workload, stitching::ridge_of(device_, options_), &products);
     if (!graph) return;
     // Packs have parts in common.
     if (graph_ != nullptr) graph.value().share_schedules(*graph_);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "core/base/format.h"
@@ -92,12 +93,15 @@ Graph Graph::in_block(const Component& c) const {
   return g;
 }
 
-Result<Graph> Graph::create(std::shared_ptr<const Workload> w, double ridge) {
+Result<Graph> Graph::create(std::shared_ptr<const Workload> w, double ridge,
+                            const std::set<OpId>* products) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
   Graph g;
   g.workload_ = std::move(w);
   for (const Loop& l : g.workload_->loops()) g.extents_.push_back(l.extent);
   for (OpId op : g.workload_->topological_order())
-    g.vertices_.push_back(vertex_of(*g.workload_, op, ridge));
+    g.vertices_.push_back(vertex_of(
+        *g.workload_, op, products == nullptr || products->contains(op) ? ridge : kNever));
   g.connect();
   g.close();
   return g;

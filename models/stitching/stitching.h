@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -130,8 +131,9 @@ struct NamelessPart;  // alike.h
 /// each pair of vertices.
 class Graph {
  public:
-  /// `ridge`: ridge_of().
-  static Result<Graph> create(std::shared_ptr<const Workload> w, double ridge = 0);
+  /// `ridge`: ridge_of(). `products`: the operators that may be products, all where it is null.
+  static Result<Graph> create(std::shared_ptr<const Workload> w, double ridge = 0,
+                              const std::set<OpId>* products = nullptr);
 
   const Workload& workload() const { return *workload_; }
   const std::shared_ptr<const Workload>& shared_workload() const { return workload_; }
