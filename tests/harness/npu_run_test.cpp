@@ -307,7 +307,8 @@ TEST(NpuRun, RowsOfSeveralLoopsAreOfOneInstruction) {
     instructions.push_back(a.json["kernels"][0]["instructions"].get<double>());
     cycles.push_back(a.json["cycles"].get<double>());
   }
-  EXPECT_LT(instructions[0], instructions[1] / 5);
+  // Of 94,080 products; a row of e alone has eight.
+  EXPECT_LT(instructions[0], 94080.0 / 24);
   EXPECT_LE(cycles[2], cycles[0]);
 }
 
@@ -478,7 +479,7 @@ TEST(NpuRun, RewritesOfPartsAreOfTheWhole) {
          "  - \"o35: t35[p] = erf(t34[p])\"\n";
   const Answer a = plan({.subject = file, .machine = "ascend910"});
   ASSERT_TRUE(a.ok()) << a.json.dump(2);
-  EXPECT_FALSE(a.json["rewrites"].empty());
+  EXPECT_FALSE(a.json["plan"]["rewrites"].empty());
 }
 
 TEST(NpuRun, SaysWhyItHasNoCode) {

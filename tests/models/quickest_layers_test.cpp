@@ -60,7 +60,9 @@ TEST(PlannerOfLayers, WindowsOverChannelsTakeAsLongInAGraph) {
   };
   const std::string tensors = "tensors: {X: [b, c, 16, 16], W: [c, r, s]}\n";
   const double alone = seconds(head + window + tensors),
-               beside = seconds(head + sum + "tensors: {Y: [b, c, y, x]}\n"),
+               beside = seconds(
+                   "name: w\ndtype: bf16\nloops: {b: 8, c: 256, y: 16, x: 16}\noperators:\n" + sum +
+                   "tensors: {Y: [b, c, y, x]}\n"),
                both = seconds(head + window + sum + tensors + "outputs: [Y, S]\n");
   EXPECT_GT(beside, 0);
   EXPECT_LT(both, 1.1 * (alone + beside));
