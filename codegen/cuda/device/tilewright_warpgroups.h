@@ -127,15 +127,12 @@ struct WarpgroupResults {
       const auto each = [&](const auto& f) {
         TW_UNROLL
         for (int n = 0; n < kAtOnce; ++n) {
-          const int i = (begin + n) * kWarpgroup + thread;
-          if (kAll % kWarpgroup == 0 || i < kAll) f(piece[n], i / kPieces, i % kPieces * Vector);
+          const int i = (begin + n) * kWarpgroup + thread, r = i / kPieces, c = i % kPieces * Vector;
+          if (i < kAll && row + r < rows && column + c < columns) f(piece[n], r, c);
         }
       };
       each([&](Piece& x, int r, int c) { x = *reinterpret_cast<const Piece*>(staged(box, r, c)); });
-      each([&](Piece& x, int r, int c) {
-        if (row + r < rows && column + c < columns)
-          store_home(reinterpret_cast<Piece*>(home + (row + r) * pitch + column + c), x);
-      });
+      each([&](Piece& x, int r, int c) { store_home(reinterpret_cast<Piece*>(home + (row + r) * pitch + column + c), x); });
     }
   }
   /// The box before the last has been read: its place is free.
