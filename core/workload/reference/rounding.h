@@ -9,12 +9,12 @@
 //     in the expression (error_rows.h), but of whole numbers, as loops' indices are, that are added
 //     or multiplied and stay within 2^24;
 //   - a sum of n terms t: sqrt(sum e_t^2), what an input without the summed loop contributes, and
-//     the rounding of a call of such inputs alone, added up instead, and n roundings of partial sums, whatever their order, each of them at most
-//     sqrt(S^2 + sum t^2), S the sum itself: partial sums of terms that come in no order of size or
-//     sign are not larger. A number that is added r times is rounded alike each time: of a summand
-//     that some summed loops do not index, n counts as n r. In 16 bits also a last bit of f32 for
-//     each addition of products, which tensor cores cut off: n / 8 of them, or as many as a plan
-//     has steps (Rounding::additions);
+//     the rounding of a call of such inputs alone, added up instead, and n roundings of partial
+//     sums, whatever their order, each of them at most sqrt(S^2 + sum t^2), S the sum itself:
+//     partial sums of terms that come in no order of size or sign are not larger. A number that is
+//     added r times is rounded alike each time: of a summand that some summed loops do not index, n
+//     counts as n r. In 16 bits also a last bit of f32 for each addition of products, which tensor
+//     cores cut off: n / 8 of them, or as many as a plan has steps (Rounding::additions);
 //   - the place of a row's largest element (ArgMax, written as select(lt(x, most), none, place)) is
 //     exact where one element alone may be the largest, else any of those that may be;
 //   - an integer result is exact where all that it may be rounds to the same number, else off by

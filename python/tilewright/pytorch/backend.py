@@ -404,7 +404,7 @@ class _Program:
         self.results = []
         self.loaded = self._load(kept)
 
-    def _say_results(self, network, orders):
+    def _say_results(self, network):
         import torch
 
         values, self.several = _results_of(self.part.graph)
@@ -413,7 +413,7 @@ class _Program:
         # By result: shape, strides, type of its elements in the program; what PyTorch has in place of these, where it is another
         self.others = []
         for i, (v, s) in enumerate(zip(values, stored)):
-            lies = v.is_contiguous() or i in orders
+            lies = v.is_contiguous() or i in self.orders
             self.results.append((tuple(v.shape), v.stride() if lies else torch.empty(v.shape, device="meta").stride(), self.types[s]))
             if not lies or v.dtype != self.types[s]:
                 self.others.append((i, v.stride(), v.dtype))
@@ -430,7 +430,7 @@ class _Program:
         network = Network(*self.made_from, where)
         self.summary.update(json.loads(network.describe()))
         if not self.results:
-            self._say_results(network, self.orders)
+            self._say_results(network)
         inputs = [(self.types[e.dtype], self._bound(e.name)) for e in network.inputs]
         given = []
         for e, (dtype, bound) in zip(network.inputs, inputs):
