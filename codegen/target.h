@@ -17,6 +17,7 @@
 #include "core/base/availability.h"
 #include "core/base/error.h"
 #include "core/base/option.h"
+#include "core/plan/launch_before.h"
 #include "core/plan/schedule.h"
 #include "core/plan/target_needs.h"
 #include "core/plan/traffic.h"
@@ -201,6 +202,10 @@ struct Target {
   /// A Reason: what of the schedule cannot be emitted, and why. Throws InputError for options that
   /// no schedule could make right.
   Result<std::unique_ptr<Emitted>> (*emit)(const Schedule&, const Settings&, int threads);
+  /// emit() of one kernel of a program, where launches of a sequence may overlap. Null: they never
+  /// do.
+  Result<std::unique_ptr<Emitted>> (*emit_behind)(const Schedule&, const Settings&,
+                                                  const LaunchBefore&) = nullptr;
   /// Why it does not emit the schedule in the form that the plan asks for, as emit() and
   /// Emitted::makeshift() say, for whoever asks of many plans: no makeshift is looked for. Null:
   /// emit() is asked.

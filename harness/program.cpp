@@ -84,19 +84,10 @@ class Memory {
 class Running {
  public:
   Running(Program& program, codegen::LaunchSequence& sequence)
-      : program_(program), sequence_(sequence) {}
+      : program_(program), sequence_(sequence), order_(run_order(program)) {}
 
   std::optional<Reason> add(const Memory& memory) {
-    const std::vector<bool> constant = constant_operators(*program_.workload);
-    std::vector<std::size_t> each_run;
-    for (std::size_t i = 0; i < program_.launches.size(); ++i) {
-      const bool once = std::ranges::all_of(program_.launches[i].operators,
-                                            [&](OpId op) { return constant[op.index()]; });
-      (once ? order_ : each_run).push_back(i);
-    }
-    prepared_ = order_.size();
-    order_.insert(order_.end(), each_run.begin(), each_run.end());
-    for (std::size_t i : order_) {
+    for (std::size_t i : order_.launches) {
       const Launch& l = program_.launches[i];
       codegen::TargetKernel& kernel = program_.kernels[l.kernel].kernel();
       std::vector<void*> tensors(l.tensors.size(), nullptr);
@@ -110,7 +101,7 @@ class Running {
   /// Everything once.
   std::optional<Reason> run() {
     for (const auto& [first, last] :
-         {std::pair(std::size_t{0}, prepared_), std::pair(prepared_, order_.size())})
+         {std::pair(std::size_t{0}, prepared()), std::pair(prepared(), order_.launches.size())})
       if (const Result<double> seconds = sequence_.run(first, last); !seconds)
         return Reason{"the program failed: " + seconds.reason()};
     return std::nullopt;
@@ -118,29 +109,28 @@ class Running {
   /// Everything once more, launch by launch, each verified.
   std::optional<Reason> verify_each(const Memory& memory, const TensorValues& inputs,
                                     const TensorValues& expected) {
-    return verify_launches(program_, order_, inputs, expected,
+    return verify_launches(program_, order_.launches, inputs, expected,
                            {.run = [&](std::size_t i) { return sequence_.run(i, i + 1); },
                             .read = [&](TensorId t) { return memory.read(t); }});
   }
   /// Times what is not prepared; each launch's seconds go to it.
   Result<codegen::SequenceTiming> time(double budget, const Progress& progress) {
     Result<codegen::SequenceTiming> timing =
-        sequence_.time(prepared_, order_.size(), budget, progress);
+        sequence_.time(prepared(), order_.launches.size(), budget, progress);
     if (timing)
-      for (std::size_t i = prepared_; i < order_.size(); ++i)
-        std::ranges::copy(timing->launches[i - prepared_],
-                          std::back_inserter(program_.launches[order_[i]].seconds));
+      for (std::size_t i = prepared(); i < order_.launches.size(); ++i)
+        std::ranges::copy(timing->launches[i - prepared()],
+                          std::back_inserter(program_.launches[order_.launches[i]].seconds));
     return timing;
   }
 
   /// How many launches depend on weights alone.
-  std::size_t prepared() const { return prepared_; }
+  std::size_t prepared() const { return order_.prepared; }
 
  private:
   Program& program_;
   codegen::LaunchSequence& sequence_;
-  std::vector<std::size_t> order_;  ///< positions in Program::launches
-  std::size_t prepared_ = 0;
+  RunOrder order_;
 };
 
 /// The largest relative error of the outputs; adds each to the answer. A Reason where one is too

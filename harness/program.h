@@ -86,6 +86,14 @@ struct Program {
 /// refuses that too. `tune` choices of the planning model at most are others of each kernel.
 Result<Program> program_of(const Request& request, const ProgramPlan& made, std::size_t tune = 0);
 
+/// Positions in Program::launches in the order in which they run: first the `prepared` ones that
+/// depend on weights alone and run once.
+struct RunOrder {
+  std::vector<std::size_t> launches;
+  std::size_t prepared = 0;
+};
+RunOrder run_order(const Program& program);
+
 /// How long every tensor that lies between launches is needed; `tensors` says which they are.
 std::vector<Lifetime> lifetimes(const Program& program, std::vector<TensorId>& tensors);
 

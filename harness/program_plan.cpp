@@ -1,6 +1,7 @@
 // From a network to a plan of it, whole or in parts, and to kernels of which each is emitted once.
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "core/base/format.h"
 #include "core/plan/file.h"
@@ -86,6 +87,43 @@ class Maker {
     }
     if (!again) return made.why();
     return add_apart(part, kernel, made.reason());
+  }
+
+  /// Where launches may overlap, each kernel for the launch that it follows.
+  void overlap() {
+    if (target_.emit_behind == nullptr) return;
+    const Workload& w = *program.workload;
+    const RunOrder order = run_order(program);
+    std::map<std::string, std::size_t> known, described;
+    for (std::size_t i = 0; i < program.kernels.size(); ++i)
+      described[text_of(program.kernels[i], i)] = i;
+    if (order.launches.size() < order.prepared + 2) return;
+    // Runs follow one another. Between them anything may be written.
+    std::size_t before_it = order.launches.back();
+    std::size_t last = program.launches[before_it].kernel;  // as it was
+    for (std::size_t i = order.prepared; i < order.launches.size(); ++i) {
+      Launch& launch = program.launches[order.launches[i]];
+      const std::size_t kernel = launch.kernel, follows = std::exchange(last, kernel);
+      const std::vector<OpId>& wrote =
+          program.launches[std::exchange(before_it, order.launches[i])].operators;
+      LaunchBefore before{.schedule = &program.kernels[follows].schedule, .writes = {}};
+      std::string key = formatted("{} {} ", follows, kernel);
+      for (const TensorId t : launch.tensors) {
+        if (i == order.prepared) break;
+        const OpId producer = w.producer(t);
+        before.writes.push_back(producer.valid() &&
+                                std::ranges::find(wrote, producer) != wrote.end());
+        key += before.writes.back() ? '1' : '0';
+      }
+      const auto [at, fresh] = known.try_emplace(key, kernel);
+      if (fresh)
+        if (std::optional<ProgramKernel> made = behind(program.kernels[kernel], before)) {
+          at->second =
+              described.try_emplace(text_of(*made, kernel), program.kernels.size()).first->second;
+          if (at->second == program.kernels.size()) program.kernels.push_back(std::move(*made));
+        }
+      launch.kernel = at->second;
+    }
   }
 
   /// Leaves out kernels that nothing launches in the end.
@@ -259,6 +297,32 @@ class Maker {
     return made;
   }
 
+  /// The kernel and its others, emitted to follow that launch; none where the target refuses.
+  std::optional<ProgramKernel> behind(const ProgramKernel& kernel, const LaunchBefore& before) {
+    OptionValues options = request_.target_options;
+    options.erase("constant");
+    auto source = target_.emit_behind(kernel.schedule, settings_for(target_, options), before);
+    if (!source) return std::nullopt;
+    ProgramKernel made{.workload = kernel.workload,
+                       .plan = kernel.plan,
+                       .schedule = kernel.schedule,
+                       .emitted = std::move(source).value(),
+                       .shared = kernel.shared,
+                       .alone = kernel.alone,
+                       .bytes = kernel.bytes};
+    for (const ProgramKernel& other : kernel.others)
+      if (std::optional<ProgramKernel> one = behind(other, before))
+        made.others.push_back(std::move(*one));
+    return made;
+  }
+
+  /// Equal where kernels of this plan were emitted alike.
+  static std::string text_of(const ProgramKernel& kernel, std::size_t plan) {
+    nlohmann::ordered_json json = {{"plan", plan}};
+    kernel.emitted->describe(json);
+    return json.dump();
+  }
+
   /// What the planner would choose of this kernel's operators in one kernel, and the target takes.
   void add_others(const Workload& part, const Kernel& plan, const std::vector<bool>& weights,
                   ProgramKernel& made) {
@@ -357,7 +421,22 @@ Result<Program> program_of(const Request& request, const ProgramPlan& made, std:
   maker.program.notes = made.notes;
   for (const Kernel& kernel : made.plan.kernels)
     if (auto reason = maker.add(kernel)) return *reason;
+  maker.overlap();
   return std::move(maker).finished();
+}
+
+RunOrder run_order(const Program& program) {
+  const std::vector<bool> constant = constant_operators(*program.workload);
+  RunOrder order;
+  std::vector<std::size_t> each_run;
+  for (std::size_t i = 0; i < program.launches.size(); ++i) {
+    const bool once = std::ranges::all_of(program.launches[i].operators,
+                                          [&](OpId op) { return constant[op.index()]; });
+    (once ? order.launches : each_run).push_back(i);
+  }
+  order.prepared = order.launches.size();
+  order.launches.insert(order.launches.end(), each_run.begin(), each_run.end());
+  return order;
 }
 
 std::vector<Lifetime> lifetimes(const Program& program, std::vector<TensorId>& tensors) {

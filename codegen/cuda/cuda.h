@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/lowering/gpu/box_map.h"
 #include "core/lowering/gpu/micro_kernel.h"
+#include "core/plan/launch_before.h"
 #include "core/plan/schedule.h"
 
 namespace tilewright::cuda {
@@ -53,7 +54,9 @@ struct Source {
   std::vector<Launch> launches;
   std::vector<bool> needed;          ///< by TensorId: some kernel reads or writes it at home
   std::int64_t workspace_bytes = 0;  ///< zeroed before the first launch of every run
-  std::string micro_kernel;          ///< those that its products run on, "mma, simt"
+  /// By TensorId: what the launch before the first may write; empty: everything.
+  std::vector<bool> written_before = {};
+  std::string micro_kernel;  ///< those that its products run on, "mma, simt"
   std::vector<TileUse> tiles;
   std::vector<std::string> notes;
   std::vector<std::string> program;  ///< what the threads of each kernel do, for people
@@ -79,6 +82,8 @@ struct EmitOptions {
   /// A kernel that has not its plan's own form is refused with Source::makeshift, and nothing is
   /// emitted in its place.
   bool own_form = false;
+  /// What the first kernel follows in every run; null: nothing is known of it.
+  const LaunchBefore* before = nullptr;
 };
 
 /// Translates a schedule whose kernels run at a level that software manages and blocks own

@@ -250,19 +250,29 @@ Result<KernelText> print_kernel(Program& p, int index, Source& source, bool& sti
 bool Program::begins_early(int kernel) const {
   if (kernel >= static_cast<int>(schedule.kernels.size())) return false;
   const ScheduledKernel& k = schedule.kernels[static_cast<std::size_t>(kernel)];
-  // Of the program's first launch nobody knows what is written before it. Kernels of units would
-  // have to read all in its place, which takes up to a quarter longer (h200-graphs-in-place.json).
-  const bool first = kernel == 0 && k.zeroed.empty();
-  return options.warpgroups && !k.co_resident && !(first && lowering::binds_units(k));
+  // Where nobody knows what is written before a launch, kernels of units would have to read all in
+  // its place, which takes up to a quarter longer (h200-graphs-in-place.json).
+  const bool unknown = options.before == nullptr || options.before->writes.empty();
+  const bool in_place = kernel == 0 && unknown && k.zeroed.empty();
+  return options.warpgroups && !k.co_resident && !(in_place && lowering::binds_units(k));
 }
 
 bool Program::launch_before_writes(int kernel, TensorId tensor) const {
-  if (kernel == 0) return true;
+  if (kernel == 0)
+    return options.before == nullptr || options.before->writes.empty() ||
+           options.before->writes[tensor.index()];
   const ScheduledKernel& before = schedule.kernels[static_cast<std::size_t>(kernel - 1)];
   return std::ranges::find(before.zeroed, tensor) != before.zeroed.end() ||
          std::ranges::any_of(before.buffers, [&](const Buffer& b) {
            return b.tensor == tensor && (b.role == BufferRole::output || b.leaves);
          });
+}
+
+std::optional<Program::Before> Program::before(int kernel) const {
+  if (kernel > 0) return Before{schedule, kernel - 1};
+  if (options.before != nullptr) return Before{*options.before->schedule, 0};
+  if (schedule.kernels.size() < 2) return std::nullopt;
+  return Before{schedule, static_cast<int>(schedule.kernels.size()) - 1};
 }
 
 Result<Source> emit(const Schedule& s, const EmitOptions& options) {
@@ -274,6 +284,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   p.f64 = s.workload->dtype() == DType::f64;
 
   Source source{.prefix = options.prefix};
+  if (options.before != nullptr) source.written_before = options.before->writes;
   std::string kernels;
   SharedKernels functions;
   bool stitched = false, cold = false;

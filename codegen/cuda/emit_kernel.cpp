@@ -98,16 +98,14 @@ Result<KernelText> KernelEmitter::emit() {
 }
 
 /// Bytes of shared memory of a block of the launch before, where that is by warpgroups; else 0.
-/// Runs follow one another, so the last kernel is before the first.
 std::int64_t KernelEmitter::shared_before() const {
-  if (!p_.options.micro_kernel.empty()) return 0;
-  const int kernels = static_cast<int>(p_.schedule.kernels.size()),
-            before = (index_ + kernels - 1) % kernels;
-  const auto product =
-      lowering::warpgroup_product(p_.schedule, before, p_.options.warps, p_.options.stages);
+  const auto before = p_.before(index_);
+  if (!p_.options.micro_kernel.empty() || !before) return 0;
+  const auto product = lowering::warpgroup_product(before->schedule, before->kernel,
+                                                   p_.options.warps, p_.options.stages);
   if (product) return product->shared_bytes;
-  const auto pair =
-      lowering::warpgroup_pair(p_.schedule, before, p_.options.warps, p_.options.stages);
+  const auto pair = lowering::warpgroup_pair(before->schedule, before->kernel, p_.options.warps,
+                                             p_.options.stages);
   return pair ? pair->shared_bytes : 0;
 }
 
@@ -119,9 +117,7 @@ std::int64_t KernelEmitter::shared_bytes() const {
   const std::int64_t bytes = block_.program().shared_bytes;
   const Machine& m = p_.machine();
   const auto shared = m.find("shared");
-  if (!shared || p_.schedule.kernels.size() < 2 || !p_.begins_early(index_) ||
-      k_.blocks > m.units.front().count)
-    return bytes;
+  if (!shared || !p_.begins_early(index_) || k_.blocks > m.units.front().count) return bytes;
   const std::int64_t all = m.level(*shared).capacity.value, before = shared_before();
   const bool beside = before + bytes + 2 * lowering::kSharedReserved <= all;
   return before == 0 || beside ? bytes : std::max(bytes, all / 2);

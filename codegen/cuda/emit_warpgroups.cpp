@@ -148,9 +148,9 @@ std::string operators_text(const Workload& w, const OperatorsAfter& after) {
 /// much, behind a kernel of clusters. Their SMs become free a cluster at a time, side by side. Runs
 /// follow one another, so the last kernel is before the first.
 bool on_idle_sms(const Program& p, int index, const WarpgroupProduct& product) {
-  const int kernels = static_cast<int>(p.schedule.kernels.size());
-  if (kernels < 2) return false;
-  const auto before = lowering::warpgroup_product(p.schedule, (index + kernels - 1) % kernels);
+  const auto launch = p.before(index);
+  if (!launch) return false;
+  const auto before = lowering::warpgroup_product(launch->schedule, launch->kernel);
   if (!before || before->cluster() <= 2) return false;
   const auto rates = lowering::block_rates(p.machine(), product.operand);
   return rates && lowering::begins_on_idle_sms(product, p.workload(), *rates);

@@ -48,12 +48,19 @@ struct Program {
   const Workload& workload() const { return *schedule.workload; }
   const Machine& machine() const { return *schedule.machine; }
   /// Whether the kernel's launch may begin before the one before it has ended: on Hopper, but for
-  /// those whose blocks wait for one another, which begin together, and for a first one whose loops
-  /// are bound to warps, lanes or threads. False behind the last.
+  /// those whose blocks wait for one another, which begin together, and for one behind an unknown
+  /// launch whose loops are bound to warps, lanes or threads. False behind the last.
   bool begins_early(int kernel) const;
-  /// Whether the launch before this kernel's writes the tensor, or may: before the first kernel it
-  /// is another program's.
+  /// Whether the launch before this kernel's writes the tensor, or may: before the first kernel
+  /// that is EmitOptions::before, or another program's.
   bool launch_before_writes(int kernel, TensorId tensor) const;
+  /// The kernel whose launch is before this one's. Of the first it is EmitOptions::before, or the
+  /// last, since runs follow one another; nothing where it is the only one.
+  struct Before {
+    const Schedule& schedule;
+    int kernel;
+  };
+  std::optional<Before> before(int kernel) const;
 };
 
 /// The name that the device headers have for it.

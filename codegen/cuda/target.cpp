@@ -18,7 +18,8 @@ using codegen::File;
 using nlohmann::ordered_json;
 
 Result<Source> source_of(const Schedule& schedule, const Settings& settings,
-                         const std::string& architecture, bool own_form) {
+                         const std::string& architecture, bool own_form,
+                         const LaunchBefore* before) {
   const auto micro_kernel = settings.find_text("micro-kernel");
   codegen::check_micro_kernel("cuda", "", micro_kernel);
   return emit(schedule, {.micro_kernel = micro_kernel.value_or(""),
@@ -26,7 +27,8 @@ Result<Source> source_of(const Schedule& schedule, const Settings& settings,
                          .stages = static_cast<int>(settings.find_integer("stages").value_or(0)),
                          .warpgroups = architecture == "sm_90a",
                          .prefix = settings.text("prefix"),
-                         .own_form = own_form});
+                         .own_form = own_form,
+                         .before = before});
 }
 
 TargetNeeds needs_of(const Settings& settings, const std::string& architecture) {
@@ -276,12 +278,25 @@ std::string architecture_for(const Schedule& schedule, const Settings& settings)
 }
 
 Result<std::unique_ptr<codegen::Emitted>> emit_for(const Schedule& schedule,
-                                                   const Settings& settings, int) {
+                                                   const Settings& settings,
+                                                   const LaunchBefore* before) {
   make_cache(settings);
-  Result<Source> source = source_of(schedule, settings, architecture_for(schedule, settings));
+  Result<Source> source =
+      source_of(schedule, settings, architecture_for(schedule, settings), false, before);
   if (!source) return source.why();
   return std::unique_ptr<codegen::Emitted>(
       std::make_unique<OnDevice>(std::move(source).value(), schedule.workload, settings));
+}
+
+Result<std::unique_ptr<codegen::Emitted>> emit_alone(const Schedule& schedule,
+                                                     const Settings& settings, int) {
+  return emit_for(schedule, settings, nullptr);
+}
+
+Result<std::unique_ptr<codegen::Emitted>> emit_behind(const Schedule& schedule,
+                                                      const Settings& settings,
+                                                      const LaunchBefore& before) {
+  return emit_for(schedule, settings, &before);
 }
 
 std::optional<Reason> refuses(const Schedule& schedule, const Settings& settings, int) {
@@ -331,7 +346,8 @@ const Target kCuda = {
     .options = cuda::option_specs,
     .micro_kernels = "cuda",
     .clock = Clock::measured,
-    .emit = cuda::emit_for,
+    .emit = cuda::emit_alone,
+    .emit_behind = cuda::emit_behind,
     .refuses = cuda::refuses,
     .sequence = cuda::device_sequence,
     .needs = cuda::needs,

@@ -7,10 +7,11 @@
 
 namespace tilewright::cuda {
 
-/// `architecture`: the one that the text is for; empty: all that the target builds for. `own_form`:
-/// as of EmitOptions. Throws InputError for a micro-kernel that there is none of.
+/// `architecture`: the one that the text is for; empty: all that the target builds for. `own_form`,
+/// `before`: as of EmitOptions. Throws InputError for a micro-kernel that there is none of.
 Result<Source> source_of(const Schedule& schedule, const Settings& settings,
-                         const std::string& architecture, bool own_form = false);
+                         const std::string& architecture, bool own_form = false,
+                         const LaunchBefore* before = nullptr);
 
 /// What plans may count on of the same text: wgmma is of sm_90a alone.
 TargetNeeds needs_of(const Settings& settings, const std::string& architecture);

@@ -48,8 +48,9 @@ struct Tensor {
   std::string name;
   void* data = nullptr;
   std::int64_t bytes = 0;
-  int element_bytes = 2;    ///< 1, 2, 4 or 8: what initialisation and races are told apart by
-  bool initialised = true;  ///< false: an output, an error to read before it is written
+  int element_bytes = 2;       ///< 1, 2, 4 or 8: what initialisation and races are told apart by
+  bool initialised = true;     ///< false: an output, an error to read before it is written
+  bool written_before = true;  ///< whether a launch before the first may have written it
 };
 
 struct Launch {

@@ -59,6 +59,7 @@ std::optional<Reason> GlobalMemory::lay_out(std::span<const Tensor> tensors,
   by_launch_.assign(regions_.size(), true);
   for (std::size_t i = 0; i < regions_.size(); ++i) {
     regions_[i].base += base_;
+    if (i < tensors.size()) by_launch_[i] = tensors[i].written_before;
     if (i < tensors.size() && tensors[i].bytes > 0)
       std::memcpy(reinterpret_cast<void*>(regions_[i].base), tensors[i].data,
                   static_cast<std::size_t>(tensors[i].bytes));

@@ -76,8 +76,7 @@ class GlobalMemory {
         true;
   }
   void launch_begins();
-  /// Whether the launch before this one has written there, or may have: before the first is another
-  /// program's.
+  /// Whether the launch before this one has written there, or may have (Tensor::written_before).
   bool launch_before_wrote(int region) const {
     return by_launch_before_[static_cast<std::size_t>(region)];
   }

@@ -65,6 +65,38 @@ TEST(Early, LaunchesBeginBeforeTheOneBeforeHasEnded) {
   EXPECT_THAT(ampere->text, ::testing::Not(::testing::HasSubstr("launches_ended")));
 }
 
+/// What a first kernel follows is known in a program: then it loads other tensors at once, and the
+/// emulation finds a load of what that launch writes.
+TEST(Early, AFirstLaunchBeginsBehindOneThatIsKnown) {
+  const Schedule s =
+      schedule_of("name: scale\nloops: {r: 40, c: 64}\noperators:\n  - y: y[r,c] = s[r] * w[c]\n",
+                  {"r/1@grid c/2@lane ( C.y )"});
+  const Schedule sums =
+      schedule_of("name: sums\nloops: {r: 40, c: 64}\noperators:\n  - s: s[r] += x[r,c]\n",
+                  {"r/1@grid c/2@lane ( C.s )"});
+  const auto emitted = [&](const char* written) {
+    LaunchBefore before{.schedule = &sums, .writes = {}};
+    for (const Tensor& t : s.workload->tensors()) before.writes.push_back(t.name == written);
+    return cuda::emit(s, {.warpgroups = true, .prefix = "k", .before = &before}).value();
+  };
+  const cuda::Source source = emitted("s");
+  ASSERT_TRUE(source.launches.front().early);
+  EXPECT_LT(source.text.find("// L.w"), source.text.find("launches_ended"));
+  EXPECT_LT(source.text.find("launches_ended"), source.text.find("// L.s"));
+  const auto findings = [&](const cuda::Source& text, const std::vector<bool>& written) {
+    cuda::Source run = text;
+    run.written_before = written;
+    const auto module = testing::build_cuda({run});
+    const auto ran = testing::run_cuda(*module, run, *s.workload, 7);
+    EXPECT_LT(ran->error, 1e-5);
+    return ran->report.findings.size();
+  };
+  EXPECT_EQ(findings(source, source.written_before), 0u);
+  EXPECT_GT(findings(source, {}), 0u) << "w may be written, and is read before the wait";
+  const cuda::Source swapped = emitted("w");
+  EXPECT_GT(findings(swapped, source.written_before), 0u);
+}
+
 /// Each block that lets the next launch begin takes time for that, and blocks that do not fill
 /// their places are put unevenly.
 TEST(Early, NextLaunchMayBeginWhereBlocksAreFewOrLong) {

@@ -77,11 +77,13 @@ inline Result<CudaRun> run_cuda(const cuda_host::Module& module, const cuda::Sou
   for (std::size_t t = 0; t < w.tensors().size(); ++t) {
     const Tensor& tensor = w.tensors()[t];
     memory.push_back(stored(tensor, inputs[t]));
-    tensors.push_back({.name = tensor.name,
-                       .data = memory.back().data(),
-                       .bytes = static_cast<std::int64_t>(memory.back().size()),
-                       .element_bytes = static_cast<int>(size_of(tensor.dtype)),
-                       .initialised = w.is_input(TensorId(t))});
+    tensors.push_back(
+        {.name = tensor.name,
+         .data = memory.back().data(),
+         .bytes = static_cast<std::int64_t>(memory.back().size()),
+         .element_bytes = static_cast<int>(size_of(tensor.dtype)),
+         .initialised = w.is_input(TensorId(t)),
+         .written_before = source.written_before.empty() || source.written_before[t]});
   }
   std::vector<cuda_host::Launch> launches;
   for (const cuda::Launch& l : source.launches) {

@@ -1,5 +1,6 @@
 // Networks as programs: parts, kernels shared by what differs in names alone, the arena, and
 // whether what runs is what the workload says.
+#include "harness/pipeline.h"
 #include "harness/program.h"
 
 #include <gtest/gtest.h>
@@ -489,7 +490,6 @@ TEST(Program, DrawnNetworksRunOnAnEmulatedGpu) {
   }
 }
 
-/// Weights that a file gives are read once, and what depends on them alone is computed once.
 /// Rows and columns of an image are one loop wherever nothing tells them apart, on processors, too:
 /// rows of 33 would leave a part of a vector each.
 TEST(Program, LoopsThatGoTogetherAreOneOnAProcessor) {
@@ -510,6 +510,55 @@ TEST(Program, LoopsThatGoTogetherAreOneOnAProcessor) {
       EXPECT_NE(loop.extent, 33) << kernel.plan.name;
 }
 
+/// A launch on Hopper loads what the one before it does not write while that still runs. Behind
+/// another launch the same operators are another kernel; behind the same one they are the same.
+TEST(Program, LaunchesBeginWhileTheOneBeforeRuns) {
+  const TemporaryFolder folder;
+  Request request;
+  request.subject = folder.write(
+      "scaled.yaml",
+      "name: scaled\nloops: {r: 40, c: 64}\noperators:\n  - s: s[r] += x[r,c]\n"
+      "  - y: y[r,c] = s[r] * w[c]\n  - t: t[r] += y[r,c]\n  - z: z[r,c] = t[r] * w[c]\n"
+      "  - u: u[r,c] = s[r] * v[c]\noutputs: [z, u]\n");
+  request.machine = "h200";
+  request.target = "cuda-emulated";
+  request.target_options["arch"] = {"sm_90a"};
+  const Result<ProgramPlan> plan = program_plan(request, "each");
+  ASSERT_TRUE(plan) << plan.reason();
+  Result<Program> made = program_of(request, *plan);
+  ASSERT_TRUE(made) << made.reason();
+  Program& program = made.value();
+  std::map<std::string, std::size_t> kernel;
+  std::map<std::string, bool> early;
+  std::map<std::string, std::string> text;
+  for (const std::size_t i : run_order(program).launches) {
+    const Launch& l = program.launches[i];
+    const std::string name = program.workload->op(l.operators.front()).name;
+    const codegen::Emitted& emitted = *program.kernels[l.kernel].emitted;
+    nlohmann::ordered_json json;
+    emitted.describe(json);
+    kernel[name] = l.kernel;
+    early[name] = json["launches"].front().value("early", false);
+    text[name] = emitted.files().front().text;
+  }
+  EXPECT_FALSE(early["s"]) << "what runs before a run is not known";
+  for (const char* const name : {"y", "t", "z", "u"}) EXPECT_TRUE(early[name]) << name;
+  EXPECT_EQ(kernel["y"], kernel["z"]);
+  EXPECT_NE(kernel["s"], kernel["t"]);
+  const auto waits = text["y"].find("launches_ended");
+  EXPECT_LT(text["y"].find("load_ahead"), waits) << text["y"];
+  EXPECT_NE(text["u"], text["y"]) << "the launch before it writes none of its inputs";
+
+  ASSERT_FALSE(build_kernels(program, target_named(request.target), false, {}));
+  const auto device = open_device(target_named(request.target));
+  ASSERT_TRUE(device) << device.reason();
+  const TensorValues values = evaluate(*program.workload, random_inputs(*program.workload, 3));
+  double worst = 0;
+  const auto wrong = verify_kernels(program, *device, values, 3, {}, worst);
+  EXPECT_FALSE(wrong) << wrong->text;
+}
+
+/// Weights that a file gives are read once, and what depends on them alone is computed once.
 TEST(Program, WhatDependsOnWeightsAloneRunsOnce) {
   const TemporaryFolder folder;
   const std::string path = folder.write(

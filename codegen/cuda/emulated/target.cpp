@@ -29,6 +29,7 @@ class EmulatedKernel final : public codegen::TargetKernel {
       names_.push_back(w.tensors()[t].name);
       element_bytes_.push_back(static_cast<int>(size_of(w.tensors()[t].dtype)));
       initialised_.push_back(w.is_input(TensorId(t)));
+      written_before_.push_back(source.written_before.empty() || source.written_before[t]);
     }
   }
   bool needs(TensorId tensor) const override { return index_[tensor.index()] >= 0; }
@@ -52,7 +53,8 @@ class EmulatedKernel final : public codegen::TargetKernel {
                          .data = memory_[i],
                          .bytes = static_cast<std::int64_t>(bytes_[i]),
                          .element_bytes = element_bytes_[i],
-                         .initialised = initialised_[i]});
+                         .initialised = initialised_[i],
+                         .written_before = written_before_[i]});
     std::vector<cuda_host::Launch> launches;
     for (const Launch& l : source_.launches) {
       launches.push_back({.kernel = l.symbol,
@@ -90,7 +92,7 @@ class EmulatedKernel final : public codegen::TargetKernel {
   std::vector<std::size_t> bytes_;
   std::vector<std::string> names_;
   std::vector<int> element_bytes_;
-  std::vector<bool> initialised_;
+  std::vector<bool> initialised_, written_before_;
   cuda_host::Report report_;
 };
 
@@ -193,11 +195,24 @@ TargetNeeds needs_of_host(DType, const Settings& settings) {
 }
 
 Result<std::unique_ptr<codegen::Emitted>> emit_for_host(const Schedule& schedule,
-                                                        const Settings& settings, int) {
-  Result<Source> source = source_of(schedule, settings, settings.find_text("arch").value_or(""));
+                                                        const Settings& settings,
+                                                        const LaunchBefore* before) {
+  Result<Source> source =
+      source_of(schedule, settings, settings.find_text("arch").value_or(""), false, before);
   if (!source) return source.why();
   return std::unique_ptr<codegen::Emitted>(
       std::make_unique<OnHost>(std::move(source).value(), schedule.workload));
+}
+
+Result<std::unique_ptr<codegen::Emitted>> emit_alone_for_host(const Schedule& schedule,
+                                                              const Settings& settings, int) {
+  return emit_for_host(schedule, settings, nullptr);
+}
+
+Result<std::unique_ptr<codegen::Emitted>> emit_behind_for_host(const Schedule& schedule,
+                                                               const Settings& settings,
+                                                               const LaunchBefore& before) {
+  return emit_for_host(schedule, settings, &before);
 }
 
 std::optional<Reason> host_refuses(const Schedule& schedule, const Settings& settings, int) {
@@ -223,7 +238,8 @@ const Target kCudaEmulated = {
     .options = cuda::emulated_option_specs,
     .micro_kernels = "cuda",
     .clock = Clock::none,
-    .emit = cuda::emit_for_host,
+    .emit = cuda::emit_alone_for_host,
+    .emit_behind = cuda::emit_behind_for_host,
     .refuses = cuda::host_refuses,
     .sequence = codegen::host_sequence,
     .needs = cuda::needs_of_host,
