@@ -532,6 +532,24 @@ TEST(Evaluate, KeptInputsAndTheirResultsServeAgain) {
   EXPECT_TRUE(of(w, again, "most").empty());
 }
 
+// Whether a value near a type's end becomes an infinity is up to its last rounding.
+TEST(RelativeError, AnInfinityOfSixteenBitsIsTheEndOfItsRange) {
+  const auto error = [](DType type, std::vector<double> got, const std::vector<double>& reference) {
+    std::vector<std::byte> memory(got.size() * sizeof(double));
+    encode_elements(type, got, memory.data());
+    return relative_error(type, memory.data(), reference);
+  };
+  EXPECT_EQ(error(DType::f16, {1, 1e6}, {1, 65472}), 32.0 / 65472);
+  EXPECT_EQ(error(DType::f16, {1, 65472}, {1, kInfinity}), 32.0 / 65504);
+  EXPECT_EQ(error(DType::f16, {2, -kInfinity}, {2, -kInfinity}), 0);
+  EXPECT_GT(error(DType::f16, {1, 1e6}, {1, 100}), 600);
+  EXPECT_EQ(error(DType::f16, {1, 5}, {1, kInfinity}), (65504.0 - 5) / 65504);
+  EXPECT_EQ(error(DType::f16, {1, -kInfinity}, {1, kInfinity}), 2);
+  EXPECT_LT(error(DType::bf16, {1, kInfinity}, {1, 0x1.FCp127}), 0.01);
+  EXPECT_EQ(error(DType::f32, {1, kInfinity}, {1, 0x1.FCp127}), kInfinity);
+  EXPECT_EQ(error(DType::f16, {kNan, 1}, {1, kInfinity}), kInfinity);
+}
+
 // Elements as a kernel has them, in every place of a piece and of a lane.
 TEST(RelativeError, OfElementsFindsTheOneThatIsWrong) {
   constexpr std::size_t n = 70001;

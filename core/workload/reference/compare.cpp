@@ -31,18 +31,22 @@ struct Extremes {
 
 // Without branches, and in lanes, so that it is as fast as memory.
 template <class Value>
-Extremes extremes_of(std::int64_t begin, std::int64_t end, const double* reference, Value value) {
+Extremes extremes_of(std::int64_t begin, std::int64_t end, const double* reference, double most,
+                     Value value) {
   constexpr std::int64_t kLanes = 4;
   constexpr double kLargest = std::numeric_limits<double>::max();
   std::array<Extremes, kLanes> lanes;
   const auto add = [&](Extremes& lane, std::int64_t i) {
-    const double x = value(i), r = reference[i], error = x == r ? 0 : std::abs(x - r),
+    const double as_is = value(i), of_reference = reference[i];
+    const bool same = as_is == of_reference;
+    const double x = same ? as_is : std::clamp(as_is, -most, most),
+                 r = same ? of_reference : std::clamp(of_reference, -most, most),
+                 error = same ? 0 : std::abs(x - r),
                  size = std::abs(r) <= kLargest ? std::abs(r) : 0;
     lane.error = lane.error < error ? error : lane.error;
     lane.largest = lane.largest < size ? size : lane.largest;
     const bool both = x != x && r != r;
-    lane.infinite +=
-        x == r || both ? 0 : (x - x) + (r - r);  // 0 of finite numbers, and of equal ones
+    lane.infinite += same || both ? 0 : (x - x) + (r - r);  // 0 of finite numbers
     lane.undefined += both ? 1 : 0;
   };
   std::int64_t i = begin;
@@ -57,6 +61,7 @@ Extremes extremes_of(std::int64_t begin, std::int64_t end, const double* referen
 /// What elements are held against.
 struct Held {
   std::span<const double> reference, bounds;
+  double most = 0;  ///< no element counts as more, where two differ
   double root_mean_square = 0;
 };
 
@@ -67,7 +72,9 @@ void hold(Comparison& c, std::int64_t begin, std::int64_t end, const Held& again
   for (std::int64_t i = begin; i < end; ++i) {
     const auto at = static_cast<std::size_t>(i);
     const double x = value(i), r = against.reference[at], bound = against.bounds[at];
-    const double error = x == r ? 0 : std::abs(x - r);  // infinite ones, too
+    const double error = x == r ? 0  // infinite ones, too
+                                : std::abs(std::clamp(x, -against.most, against.most) -
+                                           std::clamp(r, -against.most, against.most));
     const bool undefined = std::isnan(x) && std::isnan(r);
     const double ratio = std::isinf(bound) || undefined ? 0  // nobody can say: it counts as unseen
                          : !std::isfinite(error)        ? kInfinity
@@ -84,23 +91,24 @@ void hold(Comparison& c, std::int64_t begin, std::int64_t end, const Held& again
 
 template <class Value>
 Comparison compare_over(std::span<const double> reference, std::span<const double> bounds,
-                        Value value) {
+                        double most, Value value) {
   const auto n = static_cast<std::int64_t>(reference.size());
   std::mutex mutex;
   double squares = 0, largest = 0;
   reference::for_each_range(n, 0, [&](std::int64_t begin, std::int64_t end) {
-    double some = 0, most = 0;
+    double some = 0, greatest = 0;
     for (std::int64_t i = begin; i < end; ++i) {
       const double r = reference[static_cast<std::size_t>(i)];
       if (!std::isfinite(r)) continue;
       some += r * r;
-      most = std::max(most, std::abs(r));
+      greatest = std::max(greatest, std::abs(r));
     }
     const std::lock_guard lock(mutex);
     squares += some;
-    largest = std::max(largest, most);
+    largest = std::max(largest, greatest);
   });
-  const Held against{reference, bounds, n == 0 ? 0 : std::sqrt(squares / static_cast<double>(n))};
+  const Held against{reference, bounds, most,
+                     n == 0 ? 0 : std::sqrt(squares / static_cast<double>(n))};
   Comparison all;
   reference::for_each_range(n, 0, [&](std::int64_t begin, std::int64_t end) {
     Comparison some;
@@ -118,13 +126,13 @@ Comparison compare_over(std::span<const double> reference, std::span<const doubl
   return all;
 }
 
-/// value(i) is the i-th of `n` elements.
+/// value(i) is the i-th of `n` elements. Where two differ, none counts as more than `most`.
 template <class Value>
-double error_over(std::int64_t n, const double* reference, Value value) {
+double error_over(std::int64_t n, const double* reference, double most, Value value) {
   Extremes all;
   std::mutex mutex;
   reference::for_each_range(n, 0, [&](std::int64_t begin, std::int64_t end) {
-    const Extremes some = extremes_of(begin, end, reference, value);
+    const Extremes some = extremes_of(begin, end, reference, most, value);
     const std::lock_guard lock(mutex);
     all.add(some);
   });
@@ -134,9 +142,10 @@ double error_over(std::int64_t n, const double* reference, Value value) {
 }
 
 template <class T>
-double error_of(std::span<const T> got, std::span<const double> reference) {
+double error_of(std::span<const T> got, std::span<const double> reference,
+                double most = std::numeric_limits<double>::infinity()) {
   TW_CHECK(got.size() == reference.size(), "values of different shapes are compared");
-  return error_over(static_cast<std::int64_t>(got.size()), reference.data(),
+  return error_over(static_cast<std::int64_t>(got.size()), reference.data(), most,
                     [data = got.data()](std::int64_t i) { return static_cast<double>(data[i]); });
 }
 
@@ -159,6 +168,12 @@ auto with_elements(DType type, const void* got, std::size_t count, F of) {
   return of(decode_elements(type, got, count).data());
 }
 
+/// What an infinity of the type counts as beside another value.
+double counts_as_most(DType type) {
+  const bool small = type == DType::f16 || type == DType::bf16;
+  return small ? largest_of(type) : std::numeric_limits<double>::infinity();
+}
+
 }  // namespace
 
 double relative_error(std::span<const float> got, std::span<const double> reference) {
@@ -169,8 +184,9 @@ double relative_error(std::span<const double> got, std::span<const double> refer
 }
 
 double relative_error(DType type, const void* got, std::span<const double> reference) {
+  const double most = counts_as_most(type);
   return with_elements(type, got, reference.size(), [&](const auto* first) {
-    return error_of(std::span(first, reference.size()), reference);
+    return error_of(std::span(first, reference.size()), reference, most);
   });
 }
 
@@ -178,9 +194,9 @@ Comparison compare(DType type, const void* got, std::span<const double> referenc
                    std::span<const double> bounds) {
   TW_CHECK(reference.size() == bounds.size(), "bounds of another tensor");
   return with_elements(type, got, reference.size(), [&](const auto* first) {
-    Comparison c = compare_over(reference, bounds,
+    Comparison c = compare_over(reference, bounds, counts_as_most(type),
                                 [first](std::int64_t i) { return static_cast<double>(first[i]); });
-    c.relative_error = error_of(std::span(first, reference.size()), reference);
+    c.relative_error = relative_error(type, got, reference);
     return c;
   });
 }

@@ -17,7 +17,9 @@ void encode_elements(DType type, std::span<const double> values, void* to);
 void fill_with_nan(DType type, std::size_t count, void* to);
 /// The elements' values, exactly. On all cores.
 std::vector<double> decode_elements(DType type, const void* from, std::size_t count);
-/// relative_error (evaluate.h) of as many elements of that type as the reference has. On all cores.
+/// relative_error (evaluate.h) of as many elements of that type as the reference has. An infinity
+/// of f16 or bf16 that is not one in both counts as the type's largest value: near that end the
+/// last rounding decides. On all cores.
 double relative_error(DType type, const void* got, std::span<const double> reference);
 
 /// Elements beside a reference and what each may be off by (rounding.h).

@@ -152,6 +152,24 @@ std::int64_t gathered_extent(const Workload& w, TensorId t) {
 
 }  // namespace
 
+double largest_of(DType type) {
+  switch (type) {
+    case DType::f64:
+      return std::numeric_limits<double>::max();
+    case DType::f32:
+      return std::numeric_limits<float>::max();
+    case DType::bf16:
+      return 0x1.FEp127;
+    case DType::f16:
+      return 65504.0;
+    case DType::i8:
+      return std::numeric_limits<std::int8_t>::max();
+    case DType::i32:
+      return std::numeric_limits<std::int32_t>::max();
+  }
+  return std::numeric_limits<double>::max();
+}
+
 double round_to(DType type, double x) {
   switch (type) {
     case DType::f64:
@@ -159,9 +177,9 @@ double round_to(DType type, double x) {
     case DType::f32:
       return static_cast<float>(x);  // as the processor rounds: to nearest, ties to even
     case DType::bf16:
-      return round_float(x, 8, 0x1p-126, 0x1.FEp127);
+      return round_float(x, 8, 0x1p-126, largest_of(type));
     case DType::f16:
-      return round_float(x, 11, 0x1p-14, 65504.0);
+      return round_float(x, 11, 0x1p-14, largest_of(type));
     case DType::i8:
       return round_integer(x, -128.0, 127.0);
     case DType::i32:

@@ -65,6 +65,8 @@ TensorValues gather_indices(const Workload& w, std::uint64_t seed);
 /// (f16 from 65520, bf16 and f32 likewise), the nearest end of the range for integers. Subnormals
 /// are kept. NaN stays NaN (0 for integers).
 double round_to(DType type, double x);
+/// The largest finite value of the type.
+double largest_of(DType type);
 /// Each of the values so, on all cores.
 void round_all(DType type, std::span<double> values, int threads = 0);
 
