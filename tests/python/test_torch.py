@@ -258,6 +258,27 @@ def test_tensors_whose_dimensions_lie_in_another_order():
             assert_same(got, want, "a result")
 
 
+NUMBERS = {
+    "flip": lambda x: x.flip([0]), "flip the last": lambda x: x.flip([-1]), "sum": lambda x: x.sum(-1, keepdim=True),
+    "largest": lambda x: x.max(0)[0], "place of the largest": lambda x: x.max(0)[1], "softmax": lambda x: x.softmax(0),
+    "variance": lambda x: x.var(0, unbiased=False), "deviation and mean": lambda x: torch.std_mean(x, 0, unbiased=False)[1],
+    "norm": lambda x: torch.linalg.vector_norm(x, dim=0), "norm of order 1": lambda x: torch.linalg.vector_norm(x, 1),
+    "select": lambda x: x.index_select(0, torch.zeros(1, dtype=torch.long)), "running sum": lambda x: x.cumsum(0),
+    "sort": lambda x: x.sort(0)[0], "gather": lambda x: x.gather(0, torch.tensor(0)), "roll": lambda x: x.roll(1),
+    "expand": lambda x: x.expand(3), "squeeze": lambda x: x.squeeze(0), "is one true": lambda x: (x > 0).any(0),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_tensors_without_dimensions(name):
+    """PyTorch takes the dimensions 0 and -1 of a tensor that has none."""
+    def f(x):
+        return NUMBERS[name](x * 2) * 1
+    x = torch.tensor(-1.5)
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.compile(f, backend="tilewright")(x), f(x))
+
+
 def test_rows_and_columns_by_index():
     """x[:, i, j] with an index for each, as of an image that is made larger."""
     torch._dynamo.reset()

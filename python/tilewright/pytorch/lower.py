@@ -59,12 +59,12 @@ def promoted(*dtypes):
 def axis(dim, rank):
     if not -max(rank, 1) <= dim < max(rank, 1):
         raise NotCovered(f"dimension {dim} of rank {rank}")
-    return dim + rank if dim < 0 else dim
+    return dim + max(rank, 1) if dim < 0 else dim
 
 
 def axes(dims, rank):
-    """A list of dimensions, None or none of them for all."""
-    if dims is None or dims == []:
+    """A list of dimensions, None or none of them for all; a number has none."""
+    if dims is None or dims == [] or rank == 0:
         return list(range(rank))
     return sorted(axis(d, rank) for d in ([dims] if isinstance(dims, int) else dims))
 
@@ -243,7 +243,8 @@ class Lowering:
 
     def reduce(self, op, x, over, keep):
         if not x.shape:
-            return x
+            return self.unary("Abs", x) if op in ("ReduceL1", "ReduceL2") else \
+                self.binary("Mul", x, x) if op == "ReduceSumSquare" else x
         shape = [1 if d in over else e for d, e in enumerate(x.shape) if keep or d not in over]
         return self.emit(op, [x, self.integers(over)], shape, keepdims=int(keep))
 

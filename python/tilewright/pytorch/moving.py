@@ -102,7 +102,7 @@ def _repeat(l, n, a):
 @lowers("aten.flip", args="self dims", moves=True)
 def _flip(l, n, a):
     x = a["self"]
-    for d in a["dims"]:
+    for d in a["dims"] if x.shape else ():
         d = axis(d, len(x.shape))
         x = l.slice(x, d, x.shape[d] - 1, -1, -1)
     return x
@@ -171,7 +171,10 @@ def _embedding(l, n, a):
 
 @lowers("aten.index_select", args="self dim index")
 def _index_select(l, n, a):
-    return l.gather(a["self"], a["index"], axis(a["dim"], len(a["self"].shape)), n.value.shape)
+    x, index = a["self"], a["index"]
+    if not x.shape:
+        x, index = l.reshape(x, (1,)), l.reshape(index, ())
+    return l.gather(x, index, axis(a["dim"], len(x.shape)), n.value.shape)
 
 
 def _is_grid(at, shapes):

@@ -26,7 +26,7 @@ def _extremum(l, n, a):
     if n.target.endswith(".default"):
         return l.reduce(f"Reduce{op}", x, axes(None, len(x.shape)), False)
     over, keep = axes(a["dim"], len(x.shape)), bool(a["keepdim"])
-    at = _position(l, f"Arg{op}", x, over[0], keep, n.value[1].shape) if l.wants(1) else None
+    at = _position(l, f"Arg{op}", x, axis(a["dim"], len(x.shape)), keep, n.value[1].shape) if l.wants(1) else None
     return [l.reduce(f"Reduce{op}", x, over, keep), at]
 
 
