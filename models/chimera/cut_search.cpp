@@ -7,6 +7,7 @@
 #include <optional>
 #include <tuple>
 
+#include "core/base/effort.h"
 #include "core/base/progress.h"
 #include "models/chimera/descent.h"
 #include "models/chimera/solver.h"
@@ -16,7 +17,10 @@ namespace tilewright::chimera::detail {
 namespace {
 
 constexpr std::int64_t kBudget = 200'000;  // boxes a case, before proof is given up
-constexpr std::size_t kSolved = 50;        // cases of least bounds, each solved to its own best
+// Units of the effort that whoever asks may limit: of a case that is bounded, of one that is held
+// against those bounded before, and boxes of one unit.
+constexpr std::int64_t kOfBound = 8, kOfAlike = 2, kBoxes = 8;
+constexpr std::size_t kSolved = 50;  // cases of least bounds, each solved to its own best
 constexpr double kLower =
     1 - 1e-9;  // of a bound: other cases multiply its factors in another order
 
@@ -194,6 +198,7 @@ class CutSearch {
 
   /// None of an illegal case; infinite where nothing fits.
   std::optional<double> bound_of(const Order& order, std::size_t cut) const {
+    tilewright::Effort::spend(kOfBound);
     const Flat f(base_, order);
     const Mask multi = cut_of(f, cut);
     if (!conflicts_of(f.chain(), f.loops(), f.loops_at(multi)).empty()) return std::nullopt;
@@ -204,6 +209,7 @@ class CutSearch {
   /// bound_of(), but for the order that its factors are multiplied in: in common with cases that
   /// multiply alike and whose trees hold alike.
   std::optional<double> bound_alike(const Order& order, std::size_t cut) {
+    tilewright::Effort::spend(kOfAlike);
     const Mask chosen = set_key(order, cut), loops = chosen | always_;
     std::vector<LoopId> all;
     for (std::size_t i = 0; i < base_.size(); ++i)
@@ -281,6 +287,7 @@ class CutSearch {
     const bool found = descent.run(kBudget);
     effort_.evaluated += descent.evaluated;
     effort_.pruned += descent.pruned;
+    tilewright::Effort::spend(descent.evaluated / kBoxes);
     r_.counted["unproven"] += descent.exhausted() ? 1 : 0;
     if (!found) return;
     Point at = whole_point(f);

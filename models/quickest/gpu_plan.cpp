@@ -46,8 +46,9 @@ constexpr double kRowsGain = 0.95;      // of operands that are written first
 constexpr double kMergedGain = 0.95;    // by which programs take loops that go together as one
 constexpr double kNearFloor = 1.05;     // of what no plan is below: nobody else is asked
 constexpr double kFarAbove = 2;
-constexpr std::int64_t kTheirEffort = 5;  // of each model and operator, in large workloads
-constexpr double kTheirGain = 0.98;       // of our own kernels' seconds
+constexpr std::int64_t kTheirEffort = 5;      // of each model and operator, in large workloads
+constexpr std::int64_t kTheirMost = 200'000;  // of each model, in others: a second or two
+constexpr double kTheirGain = 0.98;           // of our own kernels' seconds
 constexpr const char *kLongerRows = "pad-results",
                      *kPad = "pad:", *kRowsFirst = "materialise-patches";
 
@@ -140,16 +141,15 @@ class GpuPlanner {
     // Searches by seconds take seconds themselves where there are more operators.
     const bool few = cut_each(*q_.workload).size() <= kMostExact;
     const bool all = few || found.seconds > kFarAbove * floor;
-    std::optional<Effort> limit;
     const auto operators = static_cast<std::int64_t>(q_.workload->operators().size());
     Group whole{.ops = {}, .workload = q_.workload};
     for (std::size_t i = 0; i < q_.workload->operators().size(); ++i) whole.ops.emplace_back(i);
     std::optional<Best> best = Best{.seconds = kTheirGain * found.seconds};
     for (const Model* m : q_.others) {
       if (!all && m->times) continue;
-      if (operators > static_cast<std::int64_t>(kMostComposed))
-        limit.reset(), limit.emplace(kTheirEffort * operators);
-      ask(*m, whole, best);
+      ask(*m, whole, best,
+          operators > static_cast<std::int64_t>(kMostComposed) ? kTheirEffort * operators
+                                                               : kTheirMost);
     }
     if (best->plan.kernels.empty()) return;
     found.groups = {std::move(whole)};
@@ -176,7 +176,7 @@ class GpuPlanner {
     }
     // Others' plans are of these forms, or slower; their searches take seconds.
     if (!best && group.ops.size() == 1)
-      for (const Model* m : q_.others) ask(*m, group, best);
+      for (const Model* m : q_.others) ask(*m, group, best, kTheirMost);
     return best;
   }
 
@@ -354,8 +354,11 @@ class GpuPlanner {
     }
   }
 
-  void ask(const Model& m, const Group& group, std::optional<Best>& best) const {
+  /// What the model proposes with so many units of effort at most (core/base/effort.h).
+  void ask(const Model& m, const Group& group, std::optional<Best>& best,
+           std::int64_t units) const {
     if (m.propose == nullptr) return;
+    const Effort limit(units);
     Question asked = q_.to_other();
     asked.workload = group.workload;
     try {
