@@ -90,6 +90,9 @@ struct Value {
   std::string name, reason;
   std::vector<std::int64_t> pitch;  ///< shared memory: elements between neighbours, by dimension
   std::int64_t elements = 0, offset = 0;  ///< shared memory: of an instance; bytes
+  /// Shared memory: a window with zeros where it is outside of its tensor, so that it is read
+  /// without conditions; neighbours that a thread brings there at once (0: none of this).
+  std::int64_t padded = 0;
   bool alike = false;  ///< loaded: few values, the same for all threads of a block, each of which
                        ///< loads them
   bool loaded() const { return output < 0; }
@@ -137,6 +140,11 @@ struct Read {
   Copies copies;               ///< home
   std::string name;            ///< held: the array
   std::vector<int> dims;       ///< held: its indices; home, gather, run: elements that say where
+  std::vector<Linear> place;   ///< held of a window: where in the array, in place of `dims`
+  /// shared: added to `at` by units that have something to do, by others not: all of `busy` is
+  /// positive
+  Linear own;
+  std::vector<Linear> busy;
   Gather gather;
   bool at_home() const { return from == From::home || from == From::gather || from == From::run; }
 };
@@ -265,6 +273,8 @@ struct ThreadProgram {
   /// Of a stage: elements that a thread brings one after the other, at most.
   std::int64_t turns_of(const Step& stage) const {
     std::int64_t turns = 1;
+    if (value(stage.values.front()).padded > 0)
+      return ceil_div(size_of_dims(stage.elements), stage.threads);
     for (std::size_t d = 0; d < stage.elements.size(); ++d) {
       const std::int64_t count = index(stage.elements[d]).count;
       turns *= d + 1 < stage.elements.size() ? count : ceil_div(count, stage.threads);
