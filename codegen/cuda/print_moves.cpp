@@ -88,20 +88,39 @@ void ProgramPrinter::bring(const Step& s, const std::string& turn, std::string i
   }
 }
 
-/// The same of a tile with zeros around: all of its rows in turn, so many neighbours at once.
+/// The same of a tile with zeros around: so many neighbours at once. Turns differ by constants.
 void ProgramPrinter::bring_padded(const Step& s, const std::string& turn, const std::string& in,
                                   const std::string& of_register, bool puts) {
   const Value& v = only(s);
-  const std::string mine = p_.names.fresh("mine"), width = std::to_string(v.padded);
-  out_.line("const int " + mine + " = " + among_threads(s) + " + " + std::to_string(s.threads) +
-            " * (" + turn + ");");
-  const std::int64_t all = p_.size_of_dims(s.elements);
-  const std::string there =
-      all % s.threads == 0 ? in : both(in, mine + " < " + std::to_string(all));
-  std::string rest = mine, inside = there;
-  for (std::size_t d = s.elements.size(); d-- > 0;) {
+  const ThreadProgram::Rows rows = p_.rows_of(s);
+  const std::string width = std::to_string(v.padded);
+  const std::int64_t at_once = s.threads / rows.threads;
+  const ProgramIndex& along = index(s.elements.back());
+  const auto part = [&](std::int64_t step, std::int64_t turns, const std::string& now) {
+    return turns == 1 ? "" : " + " + times(step, now);
+  };
+  const std::string thread = among_threads(s), threads = std::to_string(rows.threads);
+  const std::string column =
+      rows.down == 1 ? turn : "((" + turn + ") % " + std::to_string(rows.along) + ")";
+  const std::string row =
+      rows.along == 1 ? "(" + turn + ")" : "((" + turn + ") / " + std::to_string(rows.along) + ")";
+  std::string there = in;
+  out_.line("const int " + along.text + " = " +
+            (rows.threads == 1 ? "0" : thread + " % " + threads) +
+            part(rows.threads, rows.along, column) + ";");
+  if (rows.threads * rows.along != along.count)
+    there = both(there, along.text + " < " + std::to_string(along.count));
+  std::string rest =
+      (at_once == 1 ? "0" : thread + " / " + threads) + part(at_once, rows.down, row);
+  const std::int64_t all = p_.size_of_dims(s.elements) / along.count;
+  if (at_once * rows.down != all) there = both(there, rest + " < " + std::to_string(all));
+  std::int64_t left = all;
+  for (std::size_t d = s.elements.size() - 1; d-- > 0;) {
     const ProgramIndex& i = index(s.elements[d]);
-    const std::string now = i.count == 1 ? "0" : d == 0 ? rest : rest + " % " + std::to_string(i.count);
+    left /= i.count;
+    const std::string now = i.count == 1 ? "0"
+                            : left == 1  ? rest
+                                         : "(" + rest + ") % " + std::to_string(i.count);
     out_.line("const int " + i.text + " = " + now + ";");
     if (i.count > 1) rest = "(" + rest + ") / " + std::to_string(i.count);
   }
@@ -109,9 +128,9 @@ void ProgramPrinter::bring_padded(const Step& s, const std::string& turn, const 
     return out_.line((there.empty() ? "" : "if (" + there + ") ") + "put_several<" + width + ">(&" +
                      shared(v, s.at) + ", &" + of_register + ");");
   for (const std::vector<Linear>& guards : s.guards)
-    for (const Linear& x : guards) inside = both(inside, "(" + condition({x}) + ")");
+    for (const Linear& x : guards) there = both(there, "(" + condition({x}) + ")");
   out_.line("load_several<" + width + ">(&" + of_register + ", " + source(v.tensor) + " + " +
-            offset_text(v.tensor, s.from) + (inside.empty() ? "" : ", " + inside) + ");");
+            offset_text(v.tensor, s.from) + (there.empty() ? "" : ", " + there) + ");");
 }
 
 /// A stage whose registers hold it until a `put`, or that put.
@@ -119,7 +138,8 @@ void ProgramPrinter::fetch(const Step& s) {
   const std::string turn = p_.names.fresh("turn"), all = std::to_string(p_.turns_of(s));
   const std::int64_t width = std::max<std::int64_t>(1, only(s).padded);
   const bool puts = s.kind == Step::Kind::put;
-  if (!puts) out_.line(real() + " " + s.fetched + "[" + std::to_string(p_.turns_of(s) * width) + "];");
+  if (!puts)
+    out_.line(real() + " " + s.fetched + "[" + std::to_string(p_.turns_of(s) * width) + "];");
   out_.line("TW_UNROLL");
   out_.open("for (int " + turn + " = 0; " + turn + " < " + all + "; ++" + turn + ")");
   defined_.emplace_back();

@@ -9,9 +9,9 @@
 namespace tilewright::lowering {
 namespace {
 
-constexpr std::int64_t kMostOfWindow = 64;       // elements of a window that registers hold
+constexpr std::int64_t kMostOfWindow = 64;    // elements of a window that registers hold
 constexpr std::int64_t kMostUnrolled = 1024;  // products of a thread that are unrolled, at most
-constexpr std::int64_t kNeighbours = 4;      // of floats: 16 bytes
+constexpr std::int64_t kNeighbours = 4;       // of floats: 16 bytes
 
 bool divides(const Linear& x, std::int64_t width, bool constant = true) {
   return (!constant || x.constant % width == 0) &&
@@ -77,7 +77,8 @@ std::optional<std::vector<Span>> Lowering::reach(const Value& v, const Use& use)
 /// Neighbours of a padded tile that come from home as one: both of them are inside, or none.
 std::int64_t Lowering::neighbours_of(const Value& v, const std::vector<Span>& tile) const {
   const std::vector<std::int64_t>& shape = workload_.tensor(v.tensor).shape;
-  const bool alone = shape.size() < 2 || shape.back() % 2 != 0 || !divides(tile.back().lo, 2, false);
+  const bool alone =
+      shape.size() < 2 || shape.back() % 2 != 0 || !divides(tile.back().lo, 2, false);
   return alone || std::ranges::any_of(tile.back().ends,
                                       [](const Linear& e) { return !divides(e, 2); })
              ? 1
@@ -115,6 +116,14 @@ bool Lowering::pad(Value& v) {
     }
     row.most = whole;
   }
+  // Of two ends that are so far apart the nearer one is enough.
+  for (Span& s : tile)
+    std::erase_if(s.ends, [&](const Linear& e) {
+      return std::ranges::any_of(s.ends, [&](const Linear& other) {
+        const Linear apart = e - other;
+        return apart.is_constant() && apart.constant > 0;
+      });
+    });
   for (Span& s : tile) s.from_zero = s.from_zero || variables_.lower(s.lo) < 0;
   v.tile = std::move(tile);
   return true;
