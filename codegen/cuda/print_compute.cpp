@@ -25,6 +25,15 @@ ProgramPrinter::Gathered ProgramPrinter::gathered_at(const Gather& g) {
   return at;
 }
 
+/// Where a read of shared memory is: a unit without a part reads what the first one does.
+std::string ProgramPrinter::place_of(const Read& r) {
+  const Value& v = p_.value(r.value);
+  if (r.busy.empty()) return shared(v, r.at);
+  const std::string own =
+      named("int", "own", condition(r.busy) + " ? " + p_.variables.text(r.own) + " : 0");
+  return v.name + "[" + own + " + " + p_.variables.text(r.at) + "]";
+}
+
 /// An input at the compute's point.
 std::string ProgramPrinter::read(const Read& r) {
   const std::string none = real() + "(0)";
@@ -43,12 +52,14 @@ std::string ProgramPrinter::read(const Read& r) {
       return array(p_.value(r.value), r.names);
     case Read::From::held: {
       std::string text = r.name;
+      for (const Linear& at : r.place) text += "[" + p_.variables.text(at) + "]";
+      if (!r.place.empty()) return text;
       for (int id : r.dims) text += "[" + index(id).text + "]";
       return text;
     }
     case Read::From::shared: {
       const std::string in = condition(r.inside);
-      return where(in, shared(p_.value(r.value), r.at));
+      return where(in, place_of(r));
     }
     case Read::From::home: {
       const std::string in = both(condition(r.inside), owner(r.copies));

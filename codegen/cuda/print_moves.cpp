@@ -58,6 +58,7 @@ void ProgramPrinter::bring(const Step& s, const std::string& turn, std::string i
                            const std::string& of_register, bool puts) {
   const Value& v = only(s);
   in = both(both(in, condition(s.inside)), s.threads == 1 ? owner(s.copies) : "");
+  if (v.padded > 0) return bring_padded(s, turn, in, of_register, puts);
   if (s.elements.empty() && s.threads > 1) in = both(in, among_threads(s) + " == 0");
   std::int64_t below = 1;
   for (std::size_t d = s.elements.size(); d-- > 0;) {
@@ -87,21 +88,69 @@ void ProgramPrinter::bring(const Step& s, const std::string& turn, std::string i
   }
 }
 
+/// The same of a tile with zeros around: so many neighbours at once. Turns differ by constants.
+void ProgramPrinter::bring_padded(const Step& s, const std::string& turn, const std::string& in,
+                                  const std::string& of_register, bool puts) {
+  const Value& v = only(s);
+  const ThreadProgram::Rows rows = p_.rows_of(s);
+  const std::string width = std::to_string(v.padded);
+  const std::int64_t at_once = s.threads / rows.threads;
+  const ProgramIndex& along = index(s.elements.back());
+  const auto part = [&](std::int64_t step, std::int64_t turns, const std::string& now) {
+    return turns == 1 ? "" : " + " + times(step, now);
+  };
+  const std::string thread = among_threads(s), threads = std::to_string(rows.threads);
+  const std::string column =
+      rows.down == 1 ? turn : "((" + turn + ") % " + std::to_string(rows.along) + ")";
+  const std::string row =
+      rows.along == 1 ? "(" + turn + ")" : "((" + turn + ") / " + std::to_string(rows.along) + ")";
+  std::string there = in;
+  out_.line("const int " + along.text + " = " +
+            (rows.threads == 1 ? "0" : thread + " % " + threads) +
+            part(rows.threads, rows.along, column) + ";");
+  if (rows.threads * rows.along != along.count)
+    there = both(there, along.text + " < " + std::to_string(along.count));
+  std::string rest =
+      (at_once == 1 ? "0" : thread + " / " + threads) + part(at_once, rows.down, row);
+  const std::int64_t all = p_.size_of_dims(s.elements) / along.count;
+  if (at_once * rows.down != all) there = both(there, rest + " < " + std::to_string(all));
+  std::int64_t left = all;
+  for (std::size_t d = s.elements.size() - 1; d-- > 0;) {
+    const ProgramIndex& i = index(s.elements[d]);
+    left /= i.count;
+    const std::string now = i.count == 1 ? "0"
+                            : left == 1  ? rest
+                                         : "(" + rest + ") % " + std::to_string(i.count);
+    out_.line("const int " + i.text + " = " + now + ";");
+    if (i.count > 1) rest = "(" + rest + ") / " + std::to_string(i.count);
+  }
+  if (puts)
+    return out_.line((there.empty() ? "" : "if (" + there + ") ") + "put_several<" + width + ">(&" +
+                     shared(v, s.at) + ", &" + of_register + ");");
+  for (const std::vector<Linear>& guards : s.guards)
+    for (const Linear& x : guards) there = both(there, "(" + condition({x}) + ")");
+  out_.line("load_several<" + width + ">(&" + of_register + ", " + source(v.tensor) + " + " +
+            offset_text(v.tensor, s.from) + (there.empty() ? "" : ", " + there) + ");");
+}
+
 /// A stage whose registers hold it until a `put`, or that put.
 void ProgramPrinter::fetch(const Step& s) {
   const std::string turn = p_.names.fresh("turn"), all = std::to_string(p_.turns_of(s));
+  const std::int64_t width = std::max<std::int64_t>(1, only(s).padded);
   const bool puts = s.kind == Step::Kind::put;
-  if (!puts) out_.line(real() + " " + s.fetched + "[" + all + "];");
+  if (!puts)
+    out_.line(real() + " " + s.fetched + "[" + std::to_string(p_.turns_of(s) * width) + "];");
   out_.line("TW_UNROLL");
   out_.open("for (int " + turn + " = 0; " + turn + " < " + all + "; ++" + turn + ")");
   defined_.emplace_back();
-  bring(s, turn, "", s.fetched + "[" + turn + "]", puts);
+  bring(s, turn, "", s.fetched + "[" + times(width, turn) + "]", puts);
   close_loop();
 }
 
 /// Some turns' loads at a time, which are under way together.
 void ProgramPrinter::stage(const Step& s) {
   const std::int64_t turns = p_.turns_of(s), together = std::min(turns, kTurnsTogether);
+  const std::int64_t width = std::max<std::int64_t>(1, only(s).padded);
   const std::string name = p_.names.fresh(only(s).name + "_fetched"),
                     first = p_.names.fresh("first"), turn = p_.names.fresh("turn");
   open_loops(s.dims);
@@ -109,7 +158,7 @@ void ProgramPrinter::stage(const Step& s) {
   out_.open("for (int " + first + " = 0; " + first + " < " + std::to_string(turns) + "; " + first +
             " += " + std::to_string(together) + ")");
   defined_.emplace_back();
-  out_.line(real() + " " + name + "[" + std::to_string(together) + "];");
+  out_.line(real() + " " + name + "[" + std::to_string(together * width) + "];");
   for (const bool puts : {false, true}) {
     out_.line("TW_UNROLL");
     out_.open("for (int " + turn + " = 0; " + turn + " < " + std::to_string(together) + "; ++" +
@@ -117,7 +166,7 @@ void ProgramPrinter::stage(const Step& s) {
     defined_.emplace_back();
     const std::string now = first + " + " + turn;
     bring(s, now, turns % together == 0 ? "" : now + " < " + std::to_string(turns),
-          name + "[" + turn + "]", puts);
+          name + "[" + times(width, turn) + "]", puts);
     close_loop();
   }
   close_loops(s.dims.size() + 1);
@@ -127,9 +176,14 @@ void ProgramPrinter::hold(const Step& s) {
   std::string sizes, element;
   for (int id : s.dims) sizes += "[" + std::to_string(index(id).count) + "]";
   out_.line(real() + " " + s.read.name + sizes + ";");
-  open_loops(s.dims);
+  const std::int64_t width = s.strip.element < 0 ? 1 : s.strip.width;
+  for (int id : s.dims) open_loop(id, id == s.strip.element ? width : 1);
   for (int id : s.dims) element += "[" + index(id).text + "]";
-  out_.line(s.read.name + element + " = " + read(s.read) + ";");
+  if (width == 1)
+    out_.line(s.read.name + element + " = " + read(s.read) + ";");
+  else
+    out_.line("get_several<" + std::to_string(width) + ">(&" + s.read.name + element + ", &" +
+              place_of(s.read) + ");");
   close_loops(s.dims.size());
 }
 

@@ -62,6 +62,8 @@ class ProgramPrinter {
   std::string among_threads(const Step& step) const;
   void bring(const Step& step, const std::string& turn, std::string in,
              const std::string& of_register, bool puts);
+  void bring_padded(const Step& step, const std::string& turn, const std::string& in,
+                    const std::string& of_register, bool puts);
   void stage(const Step& step);
   void fetch(const Step& step);
   void hold(const Step& step);
@@ -77,6 +79,7 @@ class ProgramPrinter {
   // print_compute.cpp
   void compute(const Step& step);
   std::string read(const Read& r);
+  std::string place_of(const Read& r);
   struct Gathered {
     std::string there, place, lane;
   };

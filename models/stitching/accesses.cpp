@@ -132,6 +132,67 @@ Accesses AccessCounts::staged(const lowering::Step& s) const {
           .wavefronts = 1 + std::min(most, touched(kLine) * static_cast<double>(others))};
 }
 
+Accesses AccessCounts::staged_rows(const lowering::Step& s) const {
+  const std::int64_t bytes = size_of(p_.workload->tensor(p_.value(s.values.front()).tensor).dtype);
+  const std::int64_t width = p_.value(s.values.front()).padded;
+  const lowering::ThreadProgram::Rows rows = p_.rows_of(s);
+  const auto step = [&](std::size_t from_last) {
+    const int id = s.elements[s.elements.size() - 1 - from_last];
+    const auto term = s.from.terms.find(id);
+    return term == s.from.terms.end() ? 0 : term->second;
+  };
+  const std::int64_t row = s.elements.size() > 1 ? step(1) : 0;
+  std::vector<std::int64_t> sectors, lines;
+  for (std::int64_t lane = 0; lane < std::min(kLanes, s.threads); ++lane) {
+    const std::int64_t at = lane % rows.threads;
+    if (at >= p_.index(s.elements.back()).count) continue;
+    const std::int64_t first = (at * step(0) + lane / rows.threads * row) * bytes;
+    for (std::int64_t b = first; b < first + width * bytes; b += bytes) {
+      sectors.push_back(b / kSector);
+      lines.push_back(b / kLine);
+    }
+  }
+  only_different(sectors);
+  only_different(lines);
+  return {.count = 1,
+          .sectors = static_cast<double>(sectors.size()),
+          .wavefronts = static_cast<double>(lines.size() + static_cast<std::size_t>(width))};
+}
+
+Accesses AccessCounts::window(const Linear& at, const std::vector<int>& dims,
+                              const std::vector<int>& loops, std::int64_t width) const {
+  std::vector<std::int64_t> places{0};
+  for (const std::vector<int>* ids : {&dims, &loops})
+    for (int id : *ids) {
+      const auto term = at.terms.find(id);
+      if (term == at.terms.end()) continue;
+      std::vector<std::int64_t> more;
+      for (std::int64_t place : places)
+        for (std::int64_t i = 0; i < p_.index(id).count; ++i)
+          more.push_back((place + i * term->second) / width * width);
+      places = std::move(more);
+      only_different(places);
+    }
+  // As many lanes at a time as fill the banks.
+  std::size_t passes = 0;
+  for (std::int64_t first = 0; first < kLanes; first += kLanes / width) {
+    std::array<std::vector<std::int64_t>, kBanks> banks;
+    for (std::int64_t lane = first; lane < first + kLanes / width; ++lane)
+      for (std::int64_t w = 0; w < width; ++w) {
+        const std::int64_t word = in_lane(at, lane) - at.constant + w;
+        banks[static_cast<std::size_t>((word % kBanks + kBanks) % kBanks)].push_back(word);
+      }
+    std::size_t most = 1;
+    for (auto& all : banks) {
+      only_different(all);
+      most = std::max(most, all.size());
+    }
+    passes += most;
+  }
+  const auto count = static_cast<double>(places.size());
+  return {.count = count, .wavefronts = count * static_cast<double>(passes)};
+}
+
 Accesses AccessCounts::shared(const Linear& at, const std::vector<int>& dims) const {
   std::int64_t width = 1;
   for (int id : dims) {

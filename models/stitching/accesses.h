@@ -29,6 +29,12 @@ class AccessCounts {
                 bool stored = false) const;
   /// Of a tile that comes to shared memory: an element a thread, along the tile's rows.
   Accesses staged(const lowering::Step& stage) const;
+  /// The same of a padded tile: its rows, neighbours at once.
+  Accesses staged_rows(const lowering::Step& stage) const;
+  /// Of a padded tile in shared memory, for all values of `dims` and of the turns of `loops`: what
+  /// several of them read is read once, `width` neighbours at a time.
+  Accesses window(const lowering::Linear& at, const std::vector<int>& dims,
+                  const std::vector<int>& loops, std::int64_t width) const;
   /// Of shared memory.
   Accesses shared(const lowering::Linear& at, const std::vector<int>& dims) const;
   /// Elements that all threads of a block have, each once.

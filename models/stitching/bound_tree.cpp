@@ -2,6 +2,7 @@
 
 #include "core/base/format.h"
 #include "models/stitching/bound_writer.h"
+#include "models/stitching/window_tiles.h"
 
 namespace tilewright::stitching {
 namespace {
@@ -402,6 +403,7 @@ std::string text_of(const BoundTree& tree) {
 Result<BoundTree> bound_tree(const Graph& g, const Device& d, const Stitched& s,
                              std::int64_t threads) {
   const Component& c = s.component;
+  if (s.window_along > 0) return window_tree(g, s, threads);
   const bool whole = c.along >= 0 && g.extent(c.along) != c.columns;
   Result<BoundTree> out = whole ? BoundTreeWriter(g.in_block(c), d, s, threads).write()
                                 : BoundTreeWriter(g, d, s, threads).write();

@@ -44,6 +44,9 @@ constexpr double kDoubles = 2, kOfDouble = 18;
 // number is divided twice; how many of them are under way together. Counted in the SASS of
 // nvcc 13.0: 72 for eight elements of a row, 126 and 197 for eight of two rows.
 constexpr double kOfStaged = 9, kOfStagedDimension = 12, kStagedTogether = 1.6;
+// The same of neighbours of a tile with zeros around: their load, conversion and store, and whether
+// their row is there; and of a thread, once (SASS of nvcc 13.0).
+constexpr double kOfRow = 8, kOfRows = 30;
 constexpr double kOfBlock = 20;  // of a warp, once: indices of its block and thread
 // Of an element of 16 bits that is loaded or stored: its conversion. Of an access whose place other
 // values say: that place in 64 bits, and whether it exists (SASS of nvcc 13.0).
@@ -185,7 +188,7 @@ class Tally {
           loading = std::max(loading, stage(s, repeats).all());
           break;
         case Step::Kind::hold:
-          add(shared(s.read.at, s.dims), repeats * warps(s), 1, false);
+          hold(s, repeats, {});
           break;
         case Step::Kind::loop: {
           const std::size_t begin = kept_.pass();
@@ -286,8 +289,51 @@ class Tally {
     double waits = 0, work = 0;
     double all() const { return waits + work; }
   };
+  /// Of a tile with zeros around a thread brings neighbours, in turns that differ by constants.
+  Staged stage_rows(const Step& s, double repeats) {
+    const auto turns = static_cast<double>(p_.turns_of(s)) * size(s.dims);
+    const double moving = static_cast<double>(s.threads) > kWarp
+                              ? static_cast<double>(s.threads) / kWarp
+                          : s.warps == 0 ? 1
+                                         : s.warps;
+    const double width = static_cast<double>(only(s).padded);
+    const double each = kOfRow + (size_of(p_.workload->dtype()) == 2 ? kOfHalf * width : 0);
+    const double others = accessing_;
+    bring(accesses_.staged_rows(s), turns * repeats * moving, s.full, s.from, repeats, true);
+    accessing_ = others;
+    out_.instructions += ((each - kOfAccess) * turns + kOfRows) * repeats * moving;
+    const double rounds =
+        size(s.dims) * std::ceil(static_cast<double>(p_.turns_of(s)) / lowering::kTurnsTogether);
+    return {rounds * l1_.latency(s.from), (turns * each + kOfRows) * d_.light / kStagedTogether};
+  }
+
+  /// Reads before a loop.
+  void hold(const Step& s, double times, const std::vector<int>& loops) {
+    if (p_.value(s.read.value).padded > 0)
+      return window(s.read, s.dims, s.strip.width, times * warps(s), loops);
+    add(shared(s.read.at, s.dims), times * warps(s), 1, false);
+  }
+
+  /// Reads of a window with zeros around, in all turns of the loops that the compiler knows: what
+  /// several of them read is read once, and constants apart, so that no address is computed.
+  void window(const Read& r, const std::vector<int>& dims, std::int64_t width, double times,
+              const std::vector<int>& loops) {
+    std::vector<int> known;
+    double turns = 1;
+    for (int l : loops)
+      if (p_.index(l).unrolled && r.at.terms.contains(l)) {
+        known.push_back(l);
+        turns *= static_cast<double>(p_.index(l).count);
+      }
+    const Accesses& x =
+        once(&r, [&] { return accesses_.window(r.at + r.own, dims, known, width); });
+    accesses(x.count * times / turns);
+    out_.wavefronts += x.wavefronts * times / turns;
+  }
+
   /// Threads bring the tile an element at a time, a row of it together.
   Staged stage(const Step& s, double repeats) {
+    if (only(s).padded > 0) return stage_rows(s, repeats);
     const auto threads = static_cast<double>(s.threads);
     double turns = size(s.elements) * size(s.dims);
     if (!s.elements.empty()) {
@@ -434,6 +480,10 @@ class Tally {
                                 std::max(group * d_.light, 2 * of_warp));
         }
         return;
+      case Step::Kind::hold:
+        hold(s, done, pass.loops);
+        sum.after += d_.shared / kIndependent;
+        return;
       case Step::Kind::keep:
         add(shared(s.at, s.dims), done * warps(s), s.full, false);
         sum.after += d_.shared;
@@ -505,7 +555,8 @@ class Tally {
     const Vertex& x = vertex(s.node);
     const double points = size(s.dims);
     sum.most = std::max(sum.most, points);
-    const auto light = static_cast<double>(x.light), expensive = static_cast<double>(x.expensive);
+    const auto expensive = static_cast<double>(x.expensive);
+    const double light = static_cast<double>(x.light) - (adds_products(s) ? 1 : 0);
     if (p_.f64) {
       out_.instructions += done * warps(s) * points * kDoubles * (light + kOfDouble * expensive);
       sum.depth += times * points * kDoubles * d_.light * (light + kOfDouble * expensive);
@@ -537,8 +588,25 @@ class Tally {
     }
   }
 
+  /// Whether it adds products of a window with zeros around: one instruction does both. What others
+  /// add has conditions.
+  bool adds_products(const Step& s) const {
+    const Operator& op = p_.workload->op(k_.node(s.node).op);
+    return op.outputs.front().combine == Combine::sum &&
+           op.outputs.front().value.function == "mul" &&
+           std::ranges::any_of(s.reads, [this](const Read& r) {
+             return r.value >= 0 && p_.value(r.value).padded > 0;
+           });
+  }
+
   void read(const Read& r, const Step& s, double times, double done, const StepPass& pass,
             Sum& sum) {
+    if (r.value >= 0 && p_.value(r.value).padded > 0) {
+      if (r.from == Read::From::held) return;  // its step has it
+      window(r, s.dims, 1, done * warps(s), pass.loops);
+      sum.after += d_.shared / kIndependent;
+      return;
+    }
     switch (r.from) {
       case Read::From::registers:
         kept_.read(r.value);

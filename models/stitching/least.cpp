@@ -56,7 +56,9 @@ void Part::sum_up() {
   for (int v : c_.vertices) {
     const Vertex& x = g_.vertex(v);
     const double points = c_.along >= 0 ? inner(v) : g_.points(x.loops);
-    count_operations(all_, x, points, points, d_);
+    Vertex least = x;
+    if (image_ && !x.reduced.empty()) --least.light;  // products that are added: one instruction
+    count_operations(all_, least, points, points, d_);
   }
   all_.sectors = static_cast<double>(compulsory_of(g_, c_.vertices).value) / kSectorBytes;
 }

@@ -56,6 +56,12 @@ std::span<const std::int64_t> threads_of(const Options& o);
 StitchedKernel put_together(const Graph& g, const Device& d, const Options& o,
                             std::vector<Stitched> parts, std::int64_t threads);
 
+/// The loops of an image over which a part's windows lie: `along` its contiguous dimension, `down`
+/// the next one (-1: none).
+struct WindowLoops {
+  int along = -1, down = -1;
+};
+
 class Part {
  public:
   Part(const Graph& g, const Device& d, const Component& c, const Options& o);
@@ -161,9 +167,10 @@ class Part {
   bool points_ = false;        ///< a row is a point
   bool nested_ = false;        ///< has_nested_rows()
   std::int64_t widest_ = 1;
-  int crossing_ = -1;      ///< of points, crossing_loop()
-  double dram_bytes_ = 0;  ///< compulsory
-  Demand all_;             ///< of all its points, by one thread, or of a block's columns
+  int crossing_ = -1;                 ///< of points, crossing_loop()
+  std::optional<WindowLoops> image_;  ///< of windows, window_loops()
+  double dram_bytes_ = 0;             ///< compulsory
+  Demand all_;                        ///< of all its points, by one thread, or of a block's columns
 };
 
 }  // namespace tilewright::stitching

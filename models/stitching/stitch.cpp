@@ -13,6 +13,7 @@
 #include "models/stitching/column_roots.h"
 #include "models/stitching/part.h"
 #include "models/stitching/passes.h"
+#include "models/stitching/window_tiles.h"
 
 namespace tilewright::stitching {
 namespace {
@@ -51,6 +52,7 @@ Part::Part(const Graph& g, const Device& d, const Component& c, const Options& o
   points_ = std::ranges::all_of(c.vertices, [this](int v) { return inner(v) <= 1; });
   if (!o.written) return;
   dram_bytes_ = memory_bytes(g, c);
+  image_ = window_loops(g, c);
   sum_up();
   columns_ = sums_columns(g, c);
   over_columns_ = runs_over_columns(g, c);
@@ -242,6 +244,7 @@ void Part::each_written(std::int64_t threads, const std::function<void(Stitched&
             f(s);
       s.turns = s.splits = 1;
       if (crossing_ >= 0 && scheme == Scheme::thread) each_tile(s, f);
+      if (image_ && scheme == Scheme::thread) each_window_tile(g_, *image_, s, f);
       if (!nested_ || scheme == Scheme::thread) continue;
       for (Spread spread : {Spread::others, Spread::contiguous}) {
         s.spread = spread;

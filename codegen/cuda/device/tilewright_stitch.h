@@ -185,6 +185,18 @@ TW_DEVICE T read_alike(Launched<T> from, bool) {
   return read_in_place(from.at, true);
 }
 #endif
+/// N neighbours in shared memory, from a multiple of so many on: to registers, and from there.
+template <int N, class R>
+TW_DEVICE void get_several(R* to, const R* from) {
+  spread(to, *reinterpret_cast<const Several<R, N>*>(from));
+}
+template <int N, class R>
+TW_DEVICE void put_several(R* to, const R* from) {
+  Several<R, N> v;
+  TW_UNROLL
+  for (int i = 0; i < N; ++i) v.x[i] = from[i];
+  *reinterpret_cast<Several<R, N>*>(to) = v;
+}
 template <int N, class T, class R>
 TW_DEVICE void store_several(T* to, const R* from, bool in = true) {
   Several<T, N> v;

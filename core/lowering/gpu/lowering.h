@@ -2,8 +2,8 @@
 // written, up to which thread it is. A walk gives each node the ranges and indices that it has
 // there (walk.cpp, units.cpp); what is loaded or computed becomes a value with a key, its indices,
 // and lies in a register of the thread that makes it where all who use it have the same key there,
-// in shared memory otherwise (loads.cpp, values.cpp, layout.cpp); then the steps are put down
-// (steps.cpp, step_compute.cpp, reads.cpp).
+// in shared memory otherwise (loads.cpp, values.cpp, layout.cpp, padded.cpp); then the steps are
+// put down (steps.cpp, step_compute.cpp, reads.cpp).
 #pragma once
 
 #include <map>
@@ -66,7 +66,8 @@ class Lowering {
   void walk_loop(NodeId node, const Point& around);
   void walk_compute(NodeId node, const Point& at);
   void infer(const Inference& inference, Point& at) const;
-  Span access_span(OpId op, const Affine& index, std::int64_t extent, const Point& at) const;
+  Span access_span(OpId op, const Affine& index, std::int64_t extent, const Point& at,
+                   bool clipped = true) const;
   std::vector<Span> access_box(OpId op, const Access& access, const Point& at) const;
   std::vector<Span> reads_box(const std::vector<ReadRef>& reads, const Point& at) const;
   std::vector<Span> reads_ahead(const std::vector<ReadRef>& reads,
@@ -187,6 +188,15 @@ class Lowering {
   std::vector<Linear> guards(const Use& use) const;
   Read read_shared(const Use& use) const;
 
+  // padded.cpp
+  std::vector<NodeId> below_tile(const Value& v, const Use& use) const;
+  std::optional<std::vector<Span>> reach(const Value& v, const Use& use) const;
+  std::int64_t neighbours_of(const Value& v, const std::vector<Span>& tile) const;
+  bool pad(Value& v);
+  Read read_padded(const Use& use) const;
+  void unroll_windows();
+  void hold_windows(NodeId loop, std::vector<Step>& out);
+
   Linear linear(int id) const { return {.terms = {{id, 1}}, .constant = 0}; }
   const ProgramIndex& index(int id) const { return p_.index(id); }
   ProgramIndex& index(int id) { return p_.indices[static_cast<std::size_t>(id)]; }
@@ -221,6 +231,7 @@ class Lowering {
   std::map<NodeId, std::string> flips_;          ///< of sums in a loop: which of two places is next
 
   std::map<std::pair<NodeId, int>, std::pair<std::string, std::vector<int>>> held_reads_;
+  std::map<std::pair<NodeId, int>, Read> held_windows_;
   std::vector<std::size_t> written_;  ///< in shared memory, and not yet seen by all who read it
   bool long_place_taken_ = false;
   std::vector<NodeId> open_;  ///< loops of the program around the current place

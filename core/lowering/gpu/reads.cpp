@@ -143,6 +143,9 @@ Read Lowering::read_shared(const Use& use) const {
     std::tie(r.name, r.dims) = held->second;
     return r;
   }
+  if (const auto held = held_windows_.find({use.node, use.input}); held != held_windows_.end())
+    return held->second;
+  if (v.padded > 0) return read_padded(use);
   r.from = Read::From::shared;
   r.inside = guards(use);
   r.at = shared_at(v, use_key(use));
@@ -152,7 +155,7 @@ Read Lowering::read_shared(const Use& use) const {
 /// Whether all turns of the loop, and of loops in it, read the same place, which nobody writes
 /// meanwhile.
 bool Lowering::holds_over(NodeId loop, const Use& use, const Value& v) const {
-  if (v.storage != Storage::shared || !is_around(loop, use.node) || v.producer == loop ||
+  if (v.storage != Storage::shared || v.padded > 0 || !is_around(loop, use.node) || v.producer == loop ||
       is_around(loop, v.producer) || v.anchor == loop || is_around(loop, v.anchor))
     return false;
   std::vector<Linear> depends = use_key(use);

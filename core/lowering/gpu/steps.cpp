@@ -146,6 +146,7 @@ void Lowering::visit_loop(NodeId id, std::vector<Step>& out) {
   const int turn = facts_[id.index()].turn;
   if (turn < 0) return visit_children(id, out);
   hold_reads(id, out);
+  hold_windows(id, out);
   Step step{.kind = Step::Kind::loop, .node = id, .index = turn};
   step.few = !index(turn).unrolled && is_short(id);
   open_.push_back(id);
@@ -235,12 +236,13 @@ void Lowering::stage(std::size_t value, std::vector<Step>& out) {
   step.dims = turns_ahead(v);
   Key key;
   for (const Span& s : v.tile) {
+    const bool chunks = v.padded > 1 && &s == &v.tile.back();
     const int id = add_index({.kind = ProgramIndex::Kind::loop,
                               .text = p_.names.fresh("s"),
-                              .count = s.most,
+                              .count = chunks ? s.most / v.padded : s.most,
                               .node = v.anchor});
     step.elements.push_back(id);
-    key.push_back(s.lo + linear(id));
+    key.push_back(s.lo + (chunks ? v.padded : 1) * linear(id));
     std::vector<Linear> guards;
     for (const Linear& e : s.ends) guards.push_back(e - key.back());
     if (s.from_zero) guards.push_back(key.back() + number(1));

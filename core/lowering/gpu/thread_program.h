@@ -26,6 +26,7 @@ inline constexpr std::int64_t kLanes = 32;        ///< of a warp
 inline constexpr std::int64_t kBlockWarps = 32;   ///< of a block, at most
 inline constexpr std::int64_t kTripWarps = 8;     ///< that a loop's trips over threads ask for
 inline constexpr std::int64_t kArrayValues = 64;  ///< of one array in a thread's registers, at most
+inline constexpr std::int64_t kSectorThreads = 8;  ///< that move a sector of 32 bytes, 4 each
 /// Values that all threads have alike, in registers of each, at most.
 inline constexpr std::int64_t kAlikeValues = 16;
 
@@ -90,6 +91,9 @@ struct Value {
   std::string name, reason;
   std::vector<std::int64_t> pitch;  ///< shared memory: elements between neighbours, by dimension
   std::int64_t elements = 0, offset = 0;  ///< shared memory: of an instance; bytes
+  /// Shared memory: a window with zeros where it is outside of its tensor, so that it is read
+  /// without conditions; neighbours that a thread brings there at once (0: none of this).
+  std::int64_t padded = 0;
   bool alike = false;  ///< loaded: few values, the same for all threads of a block, each of which
                        ///< loads them
   bool loaded() const { return output < 0; }
@@ -137,6 +141,11 @@ struct Read {
   Copies copies;               ///< home
   std::string name;            ///< held: the array
   std::vector<int> dims;       ///< held: its indices; home, gather, run: elements that say where
+  std::vector<Linear> place;   ///< held of a window: where in the array, in place of `dims`
+  /// shared: added to `at` by units that have something to do, by others not: all of `busy` is
+  /// positive
+  Linear own;
+  std::vector<Linear> busy;
   Gather gather;
   bool at_home() const { return from == From::home || from == From::gather || from == From::run; }
 };
@@ -262,9 +271,27 @@ struct ThreadProgram {
     return workload->op(n.op)
         .outputs[static_cast<std::size_t>(n.writes[static_cast<std::size_t>(v.output)].output)];
   }
+  /// How threads share the rows of a padded tile: so many a row, `along` turns for it, and as many
+  /// rows at a time as there are threads, in `down` turns.
+  struct Rows {
+    std::int64_t threads = 1, along = 1, down = 1;
+    std::int64_t turns() const { return along * down; }
+  };
+  Rows rows_of(const Step& stage) const {
+    const std::int64_t row = index(stage.elements.back()).count;
+    const std::int64_t rows = size_of_dims(stage.elements) / row;
+    Rows best;
+    for (std::int64_t n = 1; n < 2 * row && stage.threads % n == 0; n *= 2) {
+      const Rows tried{n, ceil_div(row, n), ceil_div(rows, stage.threads / n)};
+      // Neighbouring threads bring neighbours, in sectors, unless many have none.
+      if (n <= kSectorThreads || 4 * tried.turns() <= 5 * best.turns()) best = tried;
+    }
+    return best;
+  }
   /// Of a stage: elements that a thread brings one after the other, at most.
   std::int64_t turns_of(const Step& stage) const {
     std::int64_t turns = 1;
+    if (value(stage.values.front()).padded > 0) return rows_of(stage).turns();
     for (std::size_t d = 0; d < stage.elements.size(); ++d) {
       const std::int64_t count = index(stage.elements[d]).count;
       turns *= d + 1 < stage.elements.size() ? count : ceil_div(count, stage.threads);

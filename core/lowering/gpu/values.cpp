@@ -414,13 +414,15 @@ void Lowering::put_shared(Value& v, const std::string& reason) {
         throw Refused{name + " is loaded by each iteration of " +
                       workload_.loop(k_.node(l).loop).name + " into one tile of them all"};
   }
+  const bool padded = pad(v);
   v.elements = 1;
   v.pitch.assign(v.tile.size(), 1);
   for (std::size_t d = v.tile.size(); d-- > 0;) {
     v.pitch[d] = v.elements;
     std::int64_t most = v.tile[d].most;
     // An odd number of words between rows: neither rows nor columns meet in one bank.
-    if (d + 1 == v.tile.size() && v.tile.size() > 1 && most > 1) most |= 1;
+    // Of a padded window neighbours are read together, from where such a group begins.
+    if (d + 1 == v.tile.size() && v.tile.size() > 1 && most > 1 && !padded) most |= 1;
     v.elements *= most;
   }
 }
@@ -492,6 +494,7 @@ void Lowering::make_values() {
   split_slices();
   for (Value& v : values_) choose_storage(v);
   choose_unrolling();
+  unroll_windows();
   // Neighbours at home, which are moved as one, are neighbours in registers.
   for (Value& v : values_) {
     const int last = contiguous(v.tensor, v.key, own(v));

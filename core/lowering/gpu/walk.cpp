@@ -138,8 +138,10 @@ void Lowering::require(std::vector<Linear>& inside, Linear x) const {
   if (std::ranges::find(inside, x) == inside.end()) inside.push_back(std::move(x));
 }
 
-/// The values that an index takes, clipped to its dimension.
-Span Lowering::access_span(OpId id, const Affine& a, std::int64_t extent, const Point& at) const {
+/// The values that an index takes; where they begin before the tensor, and that is known when the
+/// source is written, `clipped` to it.
+Span Lowering::access_span(OpId id, const Affine& a, std::int64_t extent, const Point& at,
+                           bool clipped) const {
   Span s{.lo = number(a.offset), .most = 1, .ends = {}};
   // Past the last value: by each end of each loop's range, that of a sum of loops by all of theirs.
   std::vector<Linear> ends{number(1 + a.offset)};
@@ -169,7 +171,7 @@ Span Lowering::access_span(OpId id, const Affine& a, std::int64_t extent, const 
   ends.pop_back();  // where no range is cut short
   for (Linear& e : ends)
     if (std::ranges::find(s.ends, e) == s.ends.end()) s.ends.push_back(std::move(e));
-  if (s.lo.is_constant() && s.lo.constant < 0 && s.lo.constant + s.most > 0) {
+  if (clipped && s.lo.is_constant() && s.lo.constant < 0 && s.lo.constant + s.most > 0) {
     // Begins before the tensor, known when source is written: as if it began with it.
     s.most = std::min(s.most + s.lo.constant, extent);
     s.lo = number(0);
