@@ -78,14 +78,24 @@ std::string parts_text(const ordered_json& j, bool a_screen) {
   const ordered_json& parts =
       get(j, j.contains("parts_planned") ? "parts_planned" : "kernels_predicted");
   if (!parts.is_array() || parts.empty() || !parts.front().contains("by")) return "";
-  Folded rows;
-  for (const ordered_json& p : parts)
-    rows.add({some_of(p["operators"]), text(p, "by"),
-              cost(p, "") + (p.contains("once") ? ", once" : "")});
   const bool timed = parts.front().contains("seconds");
-  std::string out = "\n" + rows.text({"part", "proposed by",
-                                      timed ? "predicted" : "bytes, most that a model counts"},
-                                     a_screen ? kMostParts : rows.size(), "parts");
+  const bool merged = std::ranges::any_of(
+      parts, [](const ordered_json& p) { return p.contains("seconds_of_loops_apart"); });
+  std::vector<std::string> head = {"part", "proposed by",
+                                   timed ? "predicted" : "bytes, most that a model counts"};
+  if (merged) head.emplace_back("by this plan alone");
+  Folded rows;
+  for (const ordered_json& p : parts) {
+    std::vector<std::string> row = {some_of(p["operators"]), text(p, "by"),
+                                    cost(p, "") + (p.contains("once") ? ", once" : "")};
+    if (merged)
+      row.push_back(cost(p, p.contains("seconds_of_loops_apart") ? "_of_loops_apart" : ""));
+    rows.add(std::move(row));
+  }
+  std::string out = "\n" + rows.text(head, a_screen ? kMostParts : rows.size(), "parts");
+  if (merged)
+    out +=
+        "run W takes loops that always go together as one loop; a kernel of this plan does not\n";
   if (!j.contains("edges")) return out;
   Folded edges;
   for (const ordered_json& e : j["edges"])

@@ -211,6 +211,23 @@ TEST(Command, ExplainsCurves) {
   EXPECT_EQ(rows["curve"][0]["fused"]["proven_bytes"], rows["compulsory_bytes"]);
 }
 
+/// What a plan is priced at is a network's time, whose kernels take loops that go together as one.
+TEST(Command, PlansSayWhatTheyTakeByThemselves) {
+  const std::vector<std::string> plan = {"plan", "flashfuser/C8", "-m", "h200", "--target", "cuda"};
+  const std::string table = tilewright_command(plan).out;
+  EXPECT_NE(table.find("by this plan alone"), std::string::npos) << table;
+  EXPECT_NE(table.find("a kernel of this plan does not"), std::string::npos) << table;
+  double apart = 0, predicted = 0;
+  const json answer = document(plan);
+  for (const json& kernel : answer["kernels_predicted"])
+    predicted += kernel["seconds"].get<double>(),
+        apart += kernel.value("seconds_of_loops_apart", kernel["seconds"].get<double>());
+  EXPECT_GT(apart, 2 * predicted);
+  EXPECT_EQ(tilewright_command({"plan", "flashfuser/G1", "-m", "h200", "--target", "cuda"})
+                .out.find("by this plan alone"),
+            std::string::npos);
+}
+
 TEST(Command, PlansAtTheBound) {
   const json best = document(
       {"plan", "gemm-chain:m=512,k=64,l=512,n=64", "-m", "scratchpad:300K", "--model", "bounds"});
