@@ -51,6 +51,8 @@ class BoundKernel {
   /// One of `parts` parts of a run, by one of the kernel's threads (TargetKernel::threads): parts
   /// run in any order and side by side, those of one thread one after the other.
   virtual void run(int thread, int part, int parts) = 0;
+  /// From the next run on the tensor lies there. Not one whose elements no run changes.
+  virtual void place(TensorId tensor, void* elements) = 0;
 };
 
 /// A loaded kernel, whatever it runs on: what verification, timing and counting ask of it.
@@ -133,6 +135,18 @@ class LaunchSequence {
   /// One more launch, of a kernel that stays, on tensors there, by its TensorId. The kernel's own
   /// memory of its tensors is given up. A Reason where the kernel does not let itself be placed.
   virtual std::optional<Reason> add(TargetKernel& kernel, std::span<void* const> tensors) = 0;
+  /// From the next run on a launch has that tensor there, Tensor::bytes() bytes that whoever asks
+  /// keeps. A Reason where this target's launches stay on the memory that they were added with.
+  virtual std::optional<Reason> place(std::size_t launch, TensorId tensor, void* elements) {
+    static_cast<void>(launch), static_cast<void>(tensor), static_cast<void>(elements);
+    return Reason{"launches stay on the memory that they were added with"};
+  }
+  /// Runs [first, last) for about `budget` seconds, or some times where one takes longer, to find
+  /// which of them threads share. What they write is that of a run. A Reason where one failed.
+  virtual std::optional<Reason> choose_parts(std::size_t first, std::size_t last, double budget) {
+    static_cast<void>(first), static_cast<void>(last), static_cast<void>(budget);
+    return std::nullopt;
+  }
   /// The launches [first, last) once, in the order in which they were added. Returns seconds.
   virtual Result<double> run(std::size_t first, std::size_t last) = 0;
   /// Runs of them for about `budget` seconds.

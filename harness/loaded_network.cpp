@@ -94,44 +94,76 @@ Result<std::unique_ptr<LoadedNetwork>> LoadedNetwork::load(const Request& reques
     return *why;
   }
   network->place(p, kept, request.seed);
+  auto sequence = target.sequence(*device);
+  if (!sequence) return sequence.why();
+  network->sequence_ = std::move(sequence).value();
   const std::vector<bool> constant = constant_operators(*p.workload);
   const auto predicted = predicted_seconds(p, *plan->setting.machine);
   network->predicted_ = 0;
+  std::vector<const Launch*> before, each_call;
   for (const Launch& l : p.launches) {
     const bool once =
         std::ranges::all_of(l.operators, [&](OpId op) { return constant[op.index()]; });
     const bool given =
         std::ranges::any_of(l.tensors, [&](TensorId t) { return p.workload->is_output(t); });
-    if (!once || given) {  // what a call is given memory for is written in every call
-      network->each_call_.push_back(&l);
-      const auto seconds = predicted[static_cast<std::size_t>(&l - p.launches.data())];
-      network->predicted_ = seconds && network->predicted_
-                                ? std::optional(*network->predicted_ + *seconds)
-                                : std::nullopt;
-    } else if (const auto why = network->launch(l)) {
-      return *why;
-    }
+    if (once && !given) {
+      before.push_back(&l);
+      continue;
+    }  // what a call is given memory for is written in every call
+    each_call.push_back(&l);
+    const auto seconds = predicted[static_cast<std::size_t>(&l - p.launches.data())];
+    network->predicted_ = seconds && network->predicted_
+                              ? std::optional(*network->predicted_ + *seconds)
+                              : std::nullopt;
   }
+  network->uses_.resize(network->at_.size());
+  if (const auto why = network->add(before)) return *why;
+  network->once_ = network->end_;
+  if (const auto why = network->add(each_call)) return *why;
+  if (const auto done = network->sequence_->run(0, network->once_); !done) return done.why();
   return network;
 }
 
-std::optional<Reason> LoadedNetwork::launch(const Launch& launch) {
-  codegen::TargetKernel& kernel = program_.kernels[launch.kernel].kernel();
-  for (std::size_t t = 0; t < launch.tensors.size(); ++t)
-    if (kernel.needs(TensorId(t)) && !kernel.place(TensorId(t), at_[launch.tensors[t].index()]))
-      return Reason{"the target's kernels keep their tensors in memory of their own"};
-  if (const Result<double> seconds = kernel.run(); !seconds) return seconds.why();
-  return kernel.fault(true);
+std::optional<Reason> LoadedNetwork::add(const std::vector<const Launch*>& launches) {
+  for (const Launch* l : launches) {
+    codegen::TargetKernel& kernel = program_.kernels[l->kernel].kernel();
+    std::vector<void*> tensors(l->tensors.size(), nullptr);
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      const TensorId tensor = l->tensors[t];
+      if (!kernel.needs(TensorId(t))) continue;
+      tensors[t] = at_[tensor.index()];
+      if (tensors[t] == nullptr) uses_[tensor.index()].push_back({end_, TensorId(t)});
+    }
+    if (const auto why = sequence_->add(kernel, tensors))
+      return Reason{formatted("kernel {}: {}", l->name, why->text)};
+    ++end_;
+  }
+  return std::nullopt;
+}
+
+std::optional<Reason> LoadedNetwork::given(TensorId tensor, void* elements) {
+  void*& at = at_[tensor.index()];
+  if (at == elements) return std::nullopt;
+  at = elements;
+  for (const Use& use : uses_[tensor.index()])
+    if (auto why = sequence_->place(use.launch, use.tensor, elements)) return why;
+  return std::nullopt;
 }
 
 std::optional<Reason> LoadedNetwork::run(std::span<void* const> inputs,
                                          std::span<void* const> outputs) {
   const std::lock_guard lock(busy_);
   const Workload& w = workload();
-  for (std::size_t i = 0; i < inputs_.size(); ++i) at_[inputs_[i].index()] = inputs[i];
-  for (std::size_t i = 0; i < w.outputs().size(); ++i) at_[w.outputs()[i].index()] = outputs[i];
-  for (const Launch* l : each_call_)
-    if (const auto why = launch(*l)) return Reason{formatted("kernel {}: {}", l->name, why->text)};
+  for (std::size_t i = 0; i < inputs_.size(); ++i)
+    if (auto why = given(inputs_[i], inputs[i])) return why;
+  for (std::size_t i = 0; i < w.outputs().size(); ++i)
+    if (auto why = given(w.outputs()[i], outputs[i])) return why;
+  if (!chosen_) {
+    constexpr double kBudget = 0.02;  // seconds
+    chosen_ = true;
+    if (auto why = sequence_->choose_parts(once_, end_, kBudget)) return why;
+  }
+  if (const Result<double> seconds = sequence_->run(once_, end_); !seconds) return seconds.why();
   return std::nullopt;
 }
 

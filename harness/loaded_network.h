@@ -33,7 +33,8 @@ class LoadedNetwork {
 
   /// One call: reads `inputs` (the workload's inputs without values, in order of TensorId) and
   /// writes `outputs` (Workload::outputs), row-major elements of the tensors' types; none overlap.
-  /// Nothing is copied. Calls from several threads wait for one another.
+  /// Nothing is copied. Calls from several threads wait for one another. The first call of one on
+  /// several threads runs some times, to find which launches they share.
   std::optional<Reason> run(std::span<void* const> inputs, std::span<void* const> outputs);
   /// What `inputs` of a call are.
   const std::vector<TensorId>& inputs() const { return inputs_; }
@@ -41,14 +42,23 @@ class LoadedNetwork {
  private:
   void* take(std::int64_t bytes);
   void place(const Program& program, const Kept& kept, std::uint64_t seed);
-  std::optional<Reason> launch(const Launch& launch);
+  /// A launch's tensor that lies somewhere else in each call.
+  struct Use {
+    std::size_t launch = 0;
+    TensorId tensor;  ///< of its kernel
+  };
+  std::optional<Reason> add(const std::vector<const Launch*>& launches);
+  std::optional<Reason> given(TensorId tensor, void* elements);
 
   Program program_;
   std::vector<TensorId> inputs_;
-  std::vector<const Launch*> each_call_;
-  std::optional<double> predicted_ = {};  ///< seconds of each_call_
+  std::optional<double> predicted_ = {};  ///< seconds of the launches of a call
   std::vector<void*> at_;                 ///< by TensorId
+  std::vector<std::vector<Use>> uses_;    ///< by TensorId; of others than inputs and outputs none
   std::vector<std::shared_ptr<void>> memory_;
+  std::unique_ptr<codegen::LaunchSequence> sequence_;  ///< of program_'s kernels
+  std::size_t once_ = 0, end_ = 0;  ///< its launches before all calls; these and those of a call
+  bool chosen_ = false;             ///< which launches threads share
   std::mutex busy_;
 };
 

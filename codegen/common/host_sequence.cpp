@@ -44,6 +44,15 @@ class HostSequence final : public LaunchSequence {
     }
     return std::nullopt;
   }
+  std::optional<Reason> place(std::size_t launch, TensorId tensor, void* elements) override {
+    Launch& l = launches_[launch];
+    l.tensors[tensor.index()] = elements;
+    if (l.bound != nullptr) l.bound->place(tensor, elements);
+    return std::nullopt;
+  }
+  std::optional<Reason> choose_parts(std::size_t first, std::size_t last, double budget) override {
+    return choose(first, last, budget);
+  }
   Result<double> run(std::size_t first, std::size_t last) override {
     call(first, last);
     const auto start = Clock::now();
@@ -106,7 +115,7 @@ class HostSequence final : public LaunchSequence {
       BoundKernel& kernel;
       int parts;
     } shared{*l.bound, parts};
-    if (team_ == nullptr) team_ = std::make_unique<Team>(threads_);
+    if (team_ == nullptr) team_ = team_of(threads_);
     team_->run(
         parts,
         [](void* of, int thread, int part) {
@@ -164,7 +173,7 @@ class HostSequence final : public LaunchSequence {
   std::vector<Launch> launches_;
   int threads_ = 1;
   std::pair<std::size_t, std::size_t> chosen_ = {};  ///< launches that choose() has been through
-  std::unique_ptr<Team> team_;
+  std::shared_ptr<Team> team_;
   std::vector<std::shared_ptr<void>> owned_;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <map>
 
 #include "core/base/error.h"
 
@@ -110,6 +111,7 @@ void Team::run(int parts, Work work, void* of) {
     for (int part = 0; part < parts; ++part) work(of, 0, part);
     return;
   }
+  const std::lock_guard lock(busy_);
   work_ = work, of_ = of, parts_ = parts;
   each_ = (parts + kShares - 1) / kShares;
   const int shares = (parts + each_ - 1) / each_;
@@ -137,6 +139,16 @@ void Team::help(int thread) {
     }
     if (over_) return;
   }
+}
+
+std::shared_ptr<Team> team_of(int threads) {
+  static std::mutex busy;
+  static std::map<int, std::weak_ptr<Team>> teams;
+  const std::lock_guard lock(busy);
+  std::weak_ptr<Team>& known = teams[threads];
+  std::shared_ptr<Team> team = known.lock();
+  if (team == nullptr) known = team = std::make_shared<Team>(threads);
+  return team;
 }
 
 }  // namespace tilewright::codegen

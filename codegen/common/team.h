@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -26,7 +28,7 @@ class Team {
 
   /// work(of, thread, part) for every part of [0, parts), each once and on some thread of
   /// [0, threads), the caller's number being 0. Returns when all have ended; what they wrote is
-  /// seen. Work must not throw. One call at a time.
+  /// seen. Work must not throw, nor call this. Calls from several threads wait for one another.
   void run(int parts, Work work, void* of);
   /// Wakes helpers that sleep, because work comes soon.
   void call();
@@ -55,7 +57,12 @@ class Team {
   std::atomic<int> asleep_ = 0;
   std::atomic<bool> over_ = false;
   bool spins_ = true;  ///< each thread can have a processor
+  std::mutex busy_;    ///< while a call lasts
   std::vector<std::thread> helpers_;
 };
+
+/// The one of so many threads, as long as somebody has it: programs that run in turn share helpers,
+/// so that those of one do not have the processors that another's want.
+std::shared_ptr<Team> team_of(int threads);
 
 }  // namespace tilewright::codegen

@@ -99,6 +99,9 @@ std::unique_ptr<codegen::BoundKernel> LoadedKernel::bound() {
     Bound(Kernel::Launch launch, std::shared_ptr<void> kept)
         : launch_(std::move(launch)), kept_(std::move(kept)) {}
     void run(int thread, int part, int parts) override { launch_.run(thread, part, parts); }
+    void place(TensorId tensor, void* elements) override {
+      launch_.tensors[tensor.index()] = elements;
+    }
 
    private:
     Kernel::Launch launch_;

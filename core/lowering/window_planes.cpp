@@ -246,8 +246,9 @@ std::optional<WindowPlane> window_plane(const Workload& w, OpId op,
 
 PlaneCycles cycles_of_plane(const WindowPlane& p, std::int64_t rows, std::int64_t columns,
                             const VectorUnit& unit) {
-  // Cycles, fitted to drawn windows (experiments/cpu/networks.py --windows): 70 on a Zen 4, with
-  // vectors of 64 bytes, while others used it, and 30 on a Zen 3, with vectors of 32.
+  // Cycles, fitted to drawn windows (experiments/cpu/networks.py --windows): 90 on a Zen 5 and 70
+  // on a Zen 4, both with vectors of 64 bytes, which take a Zen 4 two passes, while others used it,
+  // and 30 on a Zen 3, with vectors of 32.
   struct Cycles {
     double copied;  ///< a vector of the image copied, its part in each phase stored
     double apart;   ///< the same, of every second element, and 1.5 times as long of fewer
@@ -257,10 +258,14 @@ PlaneCycles cycles_of_plane(const WindowPlane& p, std::int64_t rows, std::int64_
     double store;   ///< a vector of points
     double block;   ///< rows of points begun
   };
+  static constexpr Cycles kWide = {2.5, 1.8, 1, 1, 0.8, 0.3, 4.5};
   static constexpr Cycles kLong = {3.2, 3.2, 7.5, 1.45, 0.5, 1, 11};
   static constexpr Cycles kShort = {1.75, 3.7, 0.5, 1.28, 0.6, 1.2, 4};
   constexpr std::int64_t kShortBytes = 32;
-  const Cycles& c = unit.lanes * unit.element_bytes > kShortBytes ? kLong : kShort;
+  constexpr double kWhole = 0.75;  // cycles of a multiply-add: less where all lanes go at once
+  const Cycles& c = unit.lanes * unit.element_bytes <= kShortBytes ? kShort
+                    : unit.multiply_add < kWhole                   ? kWide
+                                                                   : kLong;
   const double kSplat = c.splat, kJoined = c.joined, kLoad = c.load, kStore = c.store,
                kBlock = c.block;
   const double kCopied = p.column_step == 1                          ? c.copied

@@ -33,11 +33,11 @@ struct WindowPlane {
   /// Rows of the image are combined first, then columns of what that gives: a sum or a maximum of
   /// m x n taps takes m + n steps.
   bool in_turn = false;
-  std::int64_t points = 1;      ///< rows of points in registers
-  std::int64_t band = 1;        ///< rows of points that one copy serves
-  std::int64_t phases = 1;      ///< columns of a copy that lie apart
-  std::int64_t reach = 0;       ///< elements of a phase beyond its points
-  std::int64_t pitch = 0;       ///< elements of a phase of a row
+  std::int64_t points = 1;  ///< rows of points in registers
+  std::int64_t band = 1;    ///< rows of points that one copy serves
+  std::int64_t phases = 1;  ///< columns of a copy that lie apart
+  std::int64_t reach = 0;   ///< elements of a phase beyond its points
+  std::int64_t pitch = 0;   ///< elements of a phase of a row
 
   /// Rows of the image that so many rows of points reach.
   std::int64_t image_rows(std::int64_t rows_of_points) const {
@@ -54,7 +54,7 @@ std::optional<WindowPlane> window_plane(const Workload& w, OpId op,
                                         const std::vector<std::int64_t>& sizes,
                                         const VectorUnit& unit);
 /// Cycles of so many rows and columns of points of one image, one thread: of the copy, and of the
-/// rest. The constants are fitted to drawn windows on a Zen 4.
+/// rest. The constants are fitted to drawn windows on a Zen 5, a Zen 4 and a Zen 3.
 struct PlaneCycles {
   double copy = 0, points = 0;
 };

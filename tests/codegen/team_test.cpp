@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -81,6 +82,33 @@ TEST(Team, HelpersThatSleepAreCalled) {
     team.run(2, Both::work, &both);
     EXPECT_EQ(both.begun, 2);
   }
+}
+
+/// Programs on as many threads have the same helpers while one is there; calls from several threads
+/// of the process do not mix.
+TEST(Team, IsSharedByThoseThatAskForAsManyThreads) {
+  const std::shared_ptr<Team> team = team_of(3);
+  EXPECT_EQ(team_of(3), team);
+  EXPECT_NE(team_of(2), team);
+  // Parts give others the processor: a call would begin within another's.
+  constexpr int kParts = 7;
+  struct Slow {
+    std::array<std::atomic<int>, kParts> runs{};
+    static void work(void* of, int, int part) {
+      std::this_thread::yield();
+      ++static_cast<Slow*>(of)->runs[static_cast<std::size_t>(part)];
+    }
+  };
+  std::vector<std::thread> callers;
+  for (int c = 0; c < 4; ++c)
+    callers.emplace_back([&team] {
+      for (int round = 0; round < 200; ++round) {
+        Slow slow;
+        team->run(kParts, Slow::work, &slow);
+        for (const std::atomic<int>& runs : slow.runs) ASSERT_EQ(runs, 1);
+      }
+    });
+  for (std::thread& c : callers) c.join();
 }
 
 }  // namespace
