@@ -5,6 +5,7 @@
 #include <set>
 
 #include "models/exact/exact.h"
+#include "models/quickest/nests.h"
 
 namespace tilewright::quickest {
 namespace {
@@ -13,26 +14,6 @@ constexpr std::int64_t kMostNodes = 20'000;  ///< of a count: no tree is worth m
 constexpr std::int64_t kNodesOfTree = 2000;  ///< a tree of more counts as several
 constexpr std::size_t kMostOuter = 5;        ///< loops around all operators
 constexpr int kChanged = 4;                  ///< random changes at most from which a descent begins
-
-/// A loop and its step.
-struct Cut {
-  LoopId loop;
-  std::int64_t step;
-  friend bool operator==(const Cut&, const Cut&) = default;
-};
-using Cuts = std::vector<Cut>;
-
-/// Consecutive operators in one nest.
-struct Run {
-  std::vector<OpId> ops;
-  Cuts nest;
-};
-
-struct Tree {
-  Cuts outer;
-  std::vector<Run> runs;
-  std::set<TensorId> kept;  ///< inputs that are loaded, outputs that are stored, below `outer`
-};
 
 /// Of a tree that does not fit what it holds, else what it moves: less is better.
 struct Worth {
@@ -52,7 +33,8 @@ class Search {
         w_(std::make_shared<const Workload>(w)),
         level_(q.machine->level(q.planned_level()).name),
         room_(q.room_at(q.planned_level())),
-        left_(effort) {
+        left_(effort),
+        least_moved_(*w_) {
     alone_ = std::make_shared<const Machine>(as_scratchpad(*q.machine, q.planned_level()));
     boundary_ = boundary_into(*alone_, *alone_->find(level_));
     for (std::size_t l = 0; l < w.loops().size(); ++l)
@@ -65,21 +47,21 @@ class Search {
   }
 
   std::optional<Kernel> run() {
-    std::vector<Tree> begun = beginnings();
-    for (const Tree& t : begun) descend(t);
+    std::vector<Nests> begun = beginnings();
+    for (const Nests& t : begun) descend(t);
     std::minstd_rand draw(1);
     const auto pick = [&draw](std::size_t n) { return static_cast<std::size_t>(draw() % n); };
     while (!done() && best_) {
       // From the best tree, or now and then from where the search began.
-      Tree t = pick(4) == 0 ? begun[pick(begun.size())] : best_->first;
+      Nests t = pick(4) == 0 ? begun[pick(begun.size())] : best_->first;
       for (std::size_t n = 1 + pick(kChanged); n > 0; --n) {
-        std::vector<Tree> all = neighbours(t);
+        std::vector<Nests> all = neighbours(t);
         if (!all.empty()) t = std::move(all[pick(all.size())]);
       }
       if (!descend(t)) --left_;  // it may be known already
     }
     if (!best_ || !best_->second.fits) return std::nullopt;
-    return kernel_of(best_->first);
+    return kernel_of(best_->first, *w_, level_);
   }
 
  private:
@@ -99,31 +81,9 @@ class Search {
   // ---- trees
   // --------------------------------------------------------------------------------------
 
-  Kernel kernel_of(const Tree& t) const {
-    const auto nest = [this](const Cuts& cuts, Node body) {
-      for (auto c = cuts.rbegin(); c != cuts.rend(); ++c)
-        body = loop(w_->loop(c->loop).name, std::move(body), c->step);
-      return body;
-    };
-    std::vector<Node> body;
-    for (TensorId id : t.kept)
-      if (!w_->producer(id).valid()) body.push_back(load(w_->tensor(id).name));
-    for (const Run& run : t.runs) {
-      std::vector<Node> ops;
-      for (OpId op : run.ops) ops.push_back(compute(w_->op(op).name));
-      body.push_back(nest(run.nest, sequence(std::move(ops))));
-    }
-    for (TensorId id : t.kept)
-      if (w_->producer(id).valid()) body.push_back(store(w_->tensor(id).name));
-    Kernel k{.name = w_->op(w_->topological_order().back()).name,
-             .tree = nest(t.outer, sequence(std::move(body)))};
-    k.level = level_;
-    return k;
-  }
-
   /// Loops of the last operator's output, then all loops that any operator does not sum over.
-  std::vector<Tree> beginnings() const {
-    Tree bare;
+  std::vector<Nests> beginnings() const {
+    Nests bare;
     for (OpId op : w_->topological_order()) {
       Run run{{op}, {}};
       for (LoopId l : w_->op(op).loops)
@@ -135,18 +95,18 @@ class Search {
       if (std::ranges::none_of(w_->topological_order(),
                                [&](OpId op) { return w_->is_reduction(op, l); }))
         common.push_back(l);
-    std::vector<Tree> all;
+    std::vector<Nests> all;
     // Whole tensors, rows of them, and points.
     for (const std::size_t count :
          {common.size(), common.empty() ? 0 : common.size() - 1, std::size_t{1}, std::size_t{0}}) {
       if (count > std::min(common.size(), kMostOuter)) continue;
-      Tree t = bare;
+      Nests t = bare;
       for (std::size_t i = 0; i < count; ++i) t.outer.push_back({common[i], 1});
       for (Run& run : t.runs)
         std::erase_if(run.nest, [&](const Cut& c) { return has(t.outer, c.loop); });
       all.push_back(std::move(t));
     }
-    Tree joined = bare;
+    Nests joined = bare;
     for (std::size_t i = 1; i < bare.runs.size(); ++i) {
       joined.runs[0].ops.push_back(bare.runs[i].ops[0]);
       for (const Cut& c : bare.runs[i].nest)
@@ -154,7 +114,7 @@ class Search {
     }
     joined.runs.resize(1);
     if (bare.runs.size() > 1) all.push_back(std::move(joined));
-    Tree whole = bare;
+    Nests whole = bare;
     for (Run& run : whole.runs) run.nest.clear();
     all.push_back(std::move(whole));
     return all;
@@ -215,9 +175,9 @@ class Search {
     return true;
   }
 
-  std::vector<Tree> neighbours(const Tree& t) {
-    std::vector<Tree> all;
-    each_neighbour(t, [&](Tree other) {
+  std::vector<Nests> neighbours(const Nests& t) {
+    std::vector<Nests> all;
+    each_neighbour(t, [&](Nests other) {
       all.push_back(std::move(other));
       return true;
     });
@@ -225,9 +185,9 @@ class Search {
   }
 
   /// Trees that differ in one thing, as long as they are taken.
-  void each_neighbour(const Tree& t, const std::function<bool(Tree)>& take) {
+  void each_neighbour(const Nests& t, const std::function<bool(Nests)>& take) {
     const bool outer = change(t.outer, loops_, kMostOuter, [&](Cuts cuts) {
-      Tree other = t;
+      Nests other = t;
       other.outer = std::move(cuts);
       return take(std::move(other));
     });
@@ -237,20 +197,20 @@ class Search {
       for (LoopId l : loops_)
         if (iterates(t.runs[r], l)) own.push_back(l);
       const bool nest = change(t.runs[r].nest, own, own.size(), [&](Cuts cuts) {
-        Tree other = t;
+        Nests other = t;
         other.runs[r].nest = std::move(cuts);
         return take(std::move(other));
       });
       if (!nest) return;
     }
     for (TensorId id : edges_) {
-      Tree other = t;
+      Nests other = t;
       if (other.kept.erase(id) == 0) other.kept.insert(id);
       if (!take(std::move(other))) return;
     }
     for (std::size_t r = 0; r + 1 < t.runs.size(); ++r)
       for (const bool first : {true, false}) {  // whose nest both get
-        Tree joined = t;
+        Nests joined = t;
         Run& run = joined.runs[r];
         if (!first) run.nest = joined.runs[r + 1].nest;
         run.ops.insert(run.ops.end(), t.runs[r + 1].ops.begin(), t.runs[r + 1].ops.end());
@@ -259,7 +219,7 @@ class Search {
       }
     for (std::size_t r = 0; r < t.runs.size(); ++r)
       for (std::size_t cut = 1; cut < t.runs[r].ops.size(); ++cut) {
-        Tree parted = t;
+        Nests parted = t;
         Run rest = t.runs[r];
         parted.runs[r].ops.resize(cut);
         rest.ops.erase(rest.ops.begin(), rest.ops.begin() + static_cast<long>(cut));
@@ -272,7 +232,7 @@ class Search {
     for (LoopId l : loops_) {
       if (has(t.outer, l) || t.outer.size() >= kMostOuter) continue;
       if (std::ranges::none_of(t.runs, [&](const Run& run) { return has(run.nest, l); })) continue;
-      Tree moved = t;
+      Nests moved = t;
       for (Run& run : moved.runs)
         std::erase_if(run.nest, [&](const Cut& c) { return c.loop == l; });
       moved.outer.push_back({l, 1});
@@ -283,30 +243,32 @@ class Search {
   // ---- search
   // -------------------------------------------------------------------------------------
 
-  /// `than`: nothing is said of what it holds where it moves more than one that fits.
-  std::optional<Worth> worth(const Tree& t, const Worth& than = {}) {
-    Kernel k = kernel_of(t);
+  /// Of a tree that was not seen before; nothing of one that is illegal, or takes too long to
+  /// count. Where `than` fits, neither of one that moves more than it, and what moves is not
+  /// counted of one that cannot be better.
+  std::optional<Worth> worth(const Nests& t, const Worth& than = {}) {
+    Kernel k = kernel_of(t, *w_, level_);
     if (!seen_.insert(to_text(k.tree)).second) return std::nullopt;
     --left_;
-    return candidates_.seen(counted(std::move(k), than));
+    const std::int64_t least = than.fits ? least_moved_.of(t) : 0;
+    return candidates_.seen(least > than.bytes ? std::nullopt : counted(std::move(k), than, least));
   }
 
-  std::optional<Worth> counted(Kernel k, const Worth& than) {
+  std::optional<Worth> counted(Kernel k, const Worth& than, std::int64_t least) {
     try {
       const Result<Schedule> s = resolve({.kernels = {std::move(k)}}, w_, alone_);
       if (!s) return std::nullopt;
+      const auto memory = memory_use(*s);
+      const auto held = memory.find(level_);
+      if (held == memory.end()) return std::nullopt;
+      Worth its{.fits = held->second <= room_, .bytes = least, .held = held->second.value};
+      if (than.fits && !its.better_than(than)) return its;
       ExactCost spent;
       const Traffic traffic = exact_moved(*s, &spent, kMostNodes);
       left_ -= static_cast<int>(spent.nodes / kNodesOfTree);
       if (traffic.entries.empty()) return std::nullopt;
       const TrafficEntry all = traffic.total(boundary_);
-      Worth its{.bytes = (all.read + all.written).value};
-      if (than.fits && its.bytes > than.bytes) return its;
-      const auto memory = memory_use(*s);
-      const auto held = memory.find(level_);
-      if (held == memory.end()) return std::nullopt;
-      its.fits = held->second <= room_;
-      its.held = held->second.value;
+      its.bytes = (all.read + all.written).value;
       return its;
     } catch (const InputError&) {
       return std::nullopt;  // no tree of this workload
@@ -314,15 +276,15 @@ class Search {
   }
 
   /// To the best neighbour, as long as one is better. Whether the tree was new and legal.
-  bool descend(Tree t) {
+  bool descend(Nests t) {
     if (done()) return false;
     auto now = worth(t);
     if (!now) return false;
     note(t, *now);
     for (bool better = true; better && !done();) {
       better = false;
-      std::optional<std::pair<Tree, Worth>> next;
-      each_neighbour(t, [&](Tree other) {
+      std::optional<std::pair<Nests, Worth>> next;
+      each_neighbour(t, [&](Nests other) {
         if (done()) return false;
         const Worth& best = next ? next->second : *now;
         if (const auto its = worth(other, best); its && its->better_than(best))
@@ -338,7 +300,7 @@ class Search {
     return true;
   }
 
-  void note(const Tree& t, const Worth& its) {
+  void note(const Nests& t, const Worth& its) {
     if (!best_ || its.better_than(best_->second)) best_ = {t, its};
   }
 
@@ -353,8 +315,9 @@ class Search {
   std::int64_t least_ = 0;
   int left_;
   std::map<LoopId, std::vector<std::int64_t>> steps_;
+  LeastMoved least_moved_;
   std::set<std::string> seen_;
-  std::optional<std::pair<Tree, Worth>> best_;
+  std::optional<std::pair<Nests, Worth>> best_;
 };
 
 }  // namespace
