@@ -3,6 +3,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "core/lowering/row_values.h"
+
 namespace tilewright::codegen {
 
 std::string literal(double value, const std::string& real) {
@@ -15,7 +17,7 @@ std::string literal(double value, const std::string& real) {
 
 std::string expression(const Expr& e, const std::string& real,
                        const std::function<std::string(LoopId)>& of_index,
-                       const std::function<std::string(int, bool)>& of_output) {
+                       const std::function<std::string(int, bool)>& of_output, bool short_powers) {
   if (e.kind == Expr::Kind::input) return "x" + std::to_string(e.input);
   if (e.kind == Expr::Kind::constant) return literal(e.constant, real);
   if (e.kind == Expr::Kind::index) return of_index(e.loop);
@@ -25,8 +27,9 @@ std::string expression(const Expr& e, const std::string& real,
   }
   TW_CHECK(find_expr_function(e.function) != nullptr, "an expression calls an unknown function");
   std::string text = "f_" + e.function + "(";
+  if (short_powers && lowering::is_short_power(e)) text = "f_short_pow(";
   for (std::size_t i = 0; i < e.args.size(); ++i)
-    text += (i == 0 ? "" : ", ") + expression(e.args[i], real, of_index, of_output);
+    text += (i == 0 ? "" : ", ") + expression(e.args[i], real, of_index, of_output, short_powers);
   return text + ")";
 }
 

@@ -56,7 +56,7 @@ std::string KernelEmitter::expression_text(
   const auto of_index = [&](LoopId loop) {
     return real() + "(" + loops[static_cast<std::size_t>(workload_.local_index(op, loop))] + ")";
   };
-  return expression(e, real(), of_index, of_output);
+  return expression(e, real(), of_index, of_output, true);
 }
 
 /// What an operator gives one of its outputs.

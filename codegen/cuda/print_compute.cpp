@@ -97,8 +97,8 @@ void ProgramPrinter::load_run(Run& run, bool ahead) {
 void ProgramPrinter::write(const Write& w, const std::function<std::string(LoopId)>& of_index) {
   const Value& v = p_.value(w.value);
   const Output& out = p_.output_of(v);
-  const std::string value =
-      made_as(workload_.tensor(v.tensor).dtype, out, expression(out.value, real(), of_index));
+  const std::string value = made_as(workload_.tensor(v.tensor).dtype, out,
+                                    expression(out.value, real(), of_index, {}, true));
   if (w.sum) {
     const std::string in = condition(w.inside);
     return out_.line(combined(out.combine, array(v),

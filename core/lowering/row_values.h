@@ -12,6 +12,13 @@ namespace tilewright::lowering {
 /// Exponents whose powers are roots, products and quotients.
 inline constexpr std::array kShortPowers = {-2.0, -1.0, -0.5, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0};
 
+/// Whether a call is a power of one of these, whatever its base is.
+inline bool is_short_power(const Expr& e) {
+  return e.kind == Expr::Kind::call && e.function == "pow" &&
+         e.args[1].kind == Expr::Kind::constant &&
+         std::ranges::find(kShortPowers, e.args[1].constant) != kShortPowers.end();
+}
+
 /// Whether a call of an operator's expression is taken out of its rows along a loop: its arguments
 /// are constants and inputs that the loop does not move. Compilers leave such calls where they are,
 /// since what is stored might be what is read.

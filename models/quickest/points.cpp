@@ -53,8 +53,7 @@ double Compute::call(const Expr& e, bool alone) const {
   // Half of its division runs beside the next vector's exponential.
   if (e.function == "sigmoid") return exponential + r_.divide / 2;
   // Roots, products and quotients.
-  if (e.function == "pow" && e.args[1].kind == Expr::Kind::constant &&
-      std::ranges::find(lowering::kShortPowers, e.args[1].constant) != lowering::kShortPowers.end())
+  if (lowering::is_short_power(e))
     return std::fmod(e.args[1].constant, 1) == 0 && e.args[1].constant > 0 ? 2 * r_.light
                                                                            : r_.expensive;
   // Of functions without code for vectors the library's is called for each lane.

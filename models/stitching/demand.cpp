@@ -558,12 +558,13 @@ class Tally {
     const auto expensive = static_cast<double>(x.expensive);
     const double light = static_cast<double>(x.light) - (adds_products(s) ? 1 : 0);
     if (p_.f64) {
-      out_.instructions += done * warps(s) * points * kDoubles * (light + kOfDouble * expensive);
-      sum.depth += times * points * kDoubles * d_.light * (light + kOfDouble * expensive);
+      const double calls = kOfDouble * (expensive + x.called_f64);
+      out_.instructions += done * warps(s) * points * kDoubles * (light + calls);
+      sum.depth += times * points * kDoubles * d_.light * (light + calls);
     } else {
-      out_.instructions += done * warps(s) * points * (light + kOfExpensive * expensive);
+      out_.instructions += done * warps(s) * points * (light + kOfExpensive * expensive + x.called);
       out_.special += done * warps(s) * points * kSpecial * expensive;
-      sum.depth += times * points * (light * d_.light + expensive * d_.expensive);
+      sum.depth += times * points * ((light + x.called) * d_.light + expensive * d_.expensive);
     }
     for (const Read& r : s.reads) read(r, s, times, done, pass, sum);
     for (const Write& w : s.writes) {

@@ -6,21 +6,40 @@
 #include <numeric>
 
 #include "core/base/format.h"
+#include "core/lowering/gpu/block_computes.h"
 #include "core/lowering/gpu/block_rules.h"
 #include "core/lowering/gpu/block_time.h"
+#include "core/lowering/row_values.h"
 #include "models/stitching/column_roots.h"
 #include "models/stitching/loops.h"
 
 namespace tilewright::stitching {
 namespace {
 
+// Instructions of an exponential in f32 beside that of the special function units; exponentials
+// that other functions of f64 take (experiments/gpu/function_counts).
+constexpr double kBesideOfExponential = 6;
+constexpr std::array<std::pair<std::string_view, double>, 7> kOfF64 = {{{"log", 1.7},
+                                                                        {"tanh", 1.8},
+                                                                        {"sigmoid", 1.8},
+                                                                        {"rsqrt", 1.5},
+                                                                        {"erf", 2.2},
+                                                                        {"gelu", 2.5},
+                                                                        {"pow", 4.0}}};
+
 void count_calls(const Expr& e, Vertex& v) {
   if (e.kind == Expr::Kind::call) {
     // Compilers divide by a constant as they multiply by its reciprocal (XLA's algebraic
     // simplifier).
     const bool scales = e.function == "div" && e.args[1].kind == Expr::Kind::constant;
-    const bool light = scales || find_expr_function(e.function)->light != 0;
+    // So do they multiply where the exponent is a small whole number.
+    const bool power = lowering::is_short_power(e) && e.args[1].constant > 0 &&
+                       std::fmod(e.args[1].constant, 1) == 0;
+    const bool light = scales || power || find_expr_function(e.function)->light != 0;
     ++(light ? v.light : v.expensive);
+    v.called += std::max(0.0, lowering::beside_special(e) - kBesideOfExponential);
+    for (const auto& [name, times] : kOfF64)
+      if (e.function == name && !lowering::is_short_power(e)) v.called_f64 += times - 1;
   }
   for (const Expr& a : e.args) count_calls(a, v);
 }

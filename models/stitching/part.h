@@ -26,9 +26,10 @@ inline double ceil_over(double a, double b) { return std::ceil(a / b); }
 inline void count_operations(Demand& block, const Vertex& x, double points, double of_thread,
                              const Device& d) {
   const auto light = static_cast<double>(x.light), expensive = static_cast<double>(x.expensive);
-  block.instructions += points / kWarp * (light + kOfExpensive * expensive);
+  block.instructions += points / kWarp * (light + kOfExpensive * expensive + x.called);
   block.special += points / kWarp * kSpecial * expensive;
-  block.chain += of_thread * (light * d.light + expensive * d.expensive) / kIndependent;
+  block.chain +=
+      of_thread * ((light + x.called) * d.light + expensive * d.expensive) / kIndependent;
 }
 
 /// Warps that are resident on the whole GPU at once.

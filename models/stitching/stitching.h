@@ -117,6 +117,8 @@ struct Vertex {
   Kind kind = Kind::light;
   LoopSet loops, reduced;
   std::int64_t light = 0, expensive = 0;  ///< instructions a point
+  /// What a point's functions take beyond exponentials: instructions in f32; exponentials of f64.
+  double called = 0, called_f64 = 0;
   std::int64_t outside_inputs = 0;        ///< accesses to inputs of the workload
   std::int64_t row_bytes = 0;             ///< of one element of each output
   std::int64_t outputs = 0;

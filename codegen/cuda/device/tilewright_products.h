@@ -519,6 +519,20 @@ TW_DEVICE float f_rsqrt(float a) { return 1.0f / sqrtf(a); }
 TW_DEVICE double f_sqrt(double a) { return sqrt(a); }
 TW_DEVICE double f_rsqrt(double a) { return 1.0 / sqrt(a); }
 template <class R> TW_DEVICE R f_recip(R a) { return f_div(R(1), a); }
+/// Exponents that are known where this is compiled, and of which powers are roots, products and quotients.
+template <class R> TW_DEVICE R f_short_pow(R a, R b) {
+  if (b == R(-2)) return f_recip(a) * f_recip(a);
+  if (b == R(-1)) return f_recip(a);
+  if (b == R(-0.5)) return f_rsqrt(a);
+  if (b == R(0.5)) return f_sqrt(a);
+  if (b == R(0.75)) return f_sqrt(a) * f_sqrt(f_sqrt(a));
+  if (b == R(1)) return a;
+  if (b == R(1.5)) return a * f_sqrt(a);
+  if (b == R(2)) return a * a;
+  if (b == R(3)) return a * a * a;
+  if (b == R(4)) return (a * a) * (a * a);
+  return f_pow(a, b);
+}
 template <class R> TW_DEVICE R f_relu(R a) { return f_max(a, R(0)); }
 TW_DEVICE float f_tanh(float a) { return tanhf(a); }
 TW_DEVICE double f_tanh(double a) { return tanh(a); }

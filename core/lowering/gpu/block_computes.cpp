@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/lowering/checks.h"
+#include "core/lowering/row_values.h"
 #include "core/workload/access.h"
 #include "core/workload/expr.h"
 
@@ -105,20 +106,26 @@ ProductRun contraction_run(const BlockLowering& block, NodeId compute, const Blo
   return p;
 }
 
-void count_operations(const Expr& e, double& light, double& expensive) {
-  for (const Expr& a : e.args) count_operations(a, light, expensive);
-  if (e.kind != Expr::Kind::call) return;
-  const ExprFunction* f = find_expr_function(e.function);
-  (f != nullptr && f->light == 1 ? light : expensive) += 1;
-  // Functions of many instructions: beside the special units', so many that nvcc 13.0 makes of
-  // them.
+double beside_special(const Expr& e) {
+  if (e.kind != Expr::Kind::call || is_short_power(e)) return 0;
   for (const auto& [name, more] : {std::pair("tanh", 16.0),
                                    {"erf", 22.0},
                                    {"gelu", 26.0},
                                    {"sigmoid", 6.0},
                                    {"log", 20.0},
+                                   {"sin", 25.0},
+                                   {"cos", 25.0},
                                    {"pow", 70.0}})
-    if (e.function == name) light += more;
+    if (e.function == name) return more;
+  return 0;
+}
+
+void count_operations(const Expr& e, double& light, double& expensive) {
+  for (const Expr& a : e.args) count_operations(a, light, expensive);
+  if (e.kind != Expr::Kind::call) return;
+  const ExprFunction* f = find_expr_function(e.function);
+  (f != nullptr && f->light == 1 ? light : expensive) += 1;
+  light += beside_special(e);
 }
 
 PointsRun points_run(BlockLowering& block, NodeId compute, const PointRanges& of, double points,

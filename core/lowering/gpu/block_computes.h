@@ -20,5 +20,8 @@ PointsRun points_run(BlockLowering& block, NodeId compute, const PointRanges& of
                      double runs, bool in_registers);
 /// Adds the calls of an expression: of one arithmetic instruction, and of more.
 void count_operations(const Expr& e, double& light, double& expensive);
+/// Instructions that nvcc 13.0 makes of a call in f32, beside those of the special function units
+/// (experiments/gpu/function_counts); 0 where these are most of them.
+double beside_special(const Expr& e);
 
 }  // namespace tilewright::lowering
