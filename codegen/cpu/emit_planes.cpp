@@ -75,7 +75,7 @@ class KernelEmitter::Planes : PointText {
       return l < 0 || (range_of(l).lo.is_constant() && range_of(l).hi.is_constant());
     };
     return fixed(x_.down) && fixed(x_.across) &&
-           e_.layouts_[in(x_.image).index()].stride.back() == 1 &&
+           (x_.one_by_one || e_.layouts_[in(x_.image).index()].stride.back() == 1) &&
            stride(output(0).target, n_.writes[0].buffer, x_.columns) == 1;
   }
 
@@ -134,15 +134,21 @@ class KernelEmitter::Planes : PointText {
     const std::string rows = x_.rows < 0 ? std::to_string(x_.image_rows(1))
                                          : times(x_.row_step, "(" + end + " - " + from_ + " - 1)") +
                                                " + " + std::to_string(x_.image_rows(1));
-    e_.out_.line("copy_plane<" + std::to_string(x_.column_step) + ", " + std::to_string(x_.phases) +
-                 ">(" + plane_ + ", " + std::to_string(x_.pitch) + ", &" +
-                 element(in(x_.image), a, name_in(x_.image)) + ", " + std::to_string(step) + ", " +
-                 rows + ",");
-    e_.out_.line("    " +
-                 (x_.row_dim < 0 ? "0, " + rows : index(x_.row_dim) + ", " + extent(x_.row_dim)) +
-                 ", " + high(x_.columns) + " - " + low(x_.columns) + " + " +
-                 std::to_string(x_.reach) + ", " + index(x_.column_dim) + ", " +
-                 extent(x_.column_dim) + ", " + literal(x_.outside, "splat") + ");");
+    const std::string next =
+        x_.one_by_one ? std::to_string(e_.layouts_[in(x_.image).index()]
+                                           .stride[static_cast<std::size_t>(x_.column_dim)]) +
+                            ", "
+                      : "";
+    e_.out_.line((x_.one_by_one ? "copy_plane_apart<" : "copy_plane<") +
+                 std::to_string(x_.column_step) + ", " + std::to_string(x_.phases) + ">(" + plane_ +
+                 ", " + std::to_string(x_.pitch) + ", &" +
+                 element(in(x_.image), a, name_in(x_.image)) + ", " + next + std::to_string(step) +
+                 ", " + rows + ",");
+    e_.out_.line(
+        "    " + (x_.row_dim < 0 ? "0, " + rows : index(x_.row_dim) + ", " + extent(x_.row_dim)) +
+        ", " + high(x_.columns) + " - " + low(x_.columns) + " + " + std::to_string(x_.reach) +
+        ", " + index(x_.column_dim) + ", " + extent(x_.column_dim) + ", " +
+        (x_.one_by_one ? literal(x_.outside, "Real") : literal(x_.outside, "splat")) + ");");
     names_ = points;
   }
 

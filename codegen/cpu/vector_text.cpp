@@ -385,6 +385,24 @@ TILEWRIGHT_TARGET inline void copy_plane(Real* plane, int64_t pitch, const Real*
     for (int64_t i = below * PHASES; i < rows * PHASES; ++i) put(outside);
   }
 }
+// The same of an image whose columns lie `next` elements apart.
+template <int STEP, int PHASES>
+TILEWRIGHT_TARGET inline void copy_plane_apart(Real* plane, int64_t pitch, const Real* from, int64_t next,
+                                        int64_t next_row, int64_t rows, int64_t row, int64_t height,
+                                        int64_t columns, int64_t column, int64_t width, Real outside) {
+  for (int64_t h = 0; h < rows; ++h)
+    for (int phase = 0; phase < PHASES; ++phase) {
+      Real* const to = plane + (h * PHASES + phase) * pitch;
+      const Real* const p = from + h * next_row + phase * next;
+      const bool there = row + h >= 0 && row + h < height;
+      const int64_t first = column + phase;  // of this phase; STEP from one to the next
+      const int64_t begin = there ? min(first < 0 ? (STEP - 1 - first) / STEP : 0, columns) : columns;
+      const int64_t end = first < width ? max(min((width - first + STEP - 1) / STEP, columns), begin) : begin;
+      for (int64_t j = 0; j < begin; ++j) to[j] = outside;
+      for (int64_t j = begin; j < end; ++j) to[j] = p[j * STEP * next];
+      for (int64_t j = end; j < columns; ++j) to[j] = outside;
+    }
+}
 )";
 
 // A row of f16 by instructions; what is left of it under a mask, or one by one (F16C has no masks).

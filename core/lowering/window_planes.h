@@ -30,6 +30,7 @@ struct WindowPlane {
   const Expr* value = nullptr;  ///< combined at each tap, inside of the image
   double outside = 0;           ///< what the image is outside
   bool others = false;          ///< the value reads more than the image
+  bool one_by_one = false;      ///< columns are not the image's last dimension: elements are copied
   /// Rows of the image are combined first, then columns of what that gives: a sum or a maximum of
   /// m x n taps takes m + n steps.
   bool in_turn = false;

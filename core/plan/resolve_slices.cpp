@@ -1,6 +1,8 @@
 // Which slices of a tensor loads bring by themselves (plan.md rule 4).
 #include <algorithm>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "core/plan/resolver.h"
 
@@ -13,76 +15,98 @@ struct Group {
   Box box;  ///< with every range beginning at 0 and as long as it can be
 };
 
-/// The reads below one load.
+/// The reads below one load, by their number: what each touches is found once.
 class Reads {
  public:
-  Reads(const Draft& d, NodeId load) : d_(d), body_(d.body_of(d.node(load).parent)) {}
+  Reads(const Draft& d, NodeId load, const std::vector<ReadRef>& all) {
+    const NodeId body = d.body_of(d.node(load).parent);
+    std::map<OpId, std::vector<std::int64_t>> lengths;
+    for (const ReadRef& r : all) {
+      const Operator& op = d.w.op(r.op);
+      std::vector<std::int64_t>& its = lengths[r.op];
+      for (std::size_t l = its.size(); l < op.loops.size(); ++l)
+        its.push_back(longest_range(d, {r.op, static_cast<int>(l)}, body));
+      std::vector<Interval> whole, cut;
+      for (std::size_t l = 0; l < op.loops.size(); ++l) {
+        whole.push_back({0, d.w.loop(op.loops[l]).extent});
+        cut.push_back({0, its[l]});
+      }
+      const Access& access = op.inputs[static_cast<std::size_t>(r.input)];
+      Read read{.ref = r,
+                .access = &access,
+                .inferred = d.inferred_at[r.op.index()].valid(),
+                .whole = footprint(d.w, op, access, whole),
+                .cut = footprint(d.w, op, access, cut)};
+      for (const Affine& index : access.index) {
+        std::int64_t n = 1;
+        for (const Term& t : index.terms)
+          n += std::abs(t.coefficient) *
+               (its[static_cast<std::size_t>(d.w.local_index(r.op, t.loop))] - 1);
+        read.lengths.push_back(n);
+      }
+      reads_.push_back(std::move(read));
+    }
+  }
 
-  const Access& access(const ReadRef& r) const {
-    return d_.w.op(r.op).inputs[static_cast<std::size_t>(r.input)];
-  }
-  /// With whole ranges, or cut as they are at the load.
-  Box box(const ReadRef& r, bool whole) const {
-    const Operator& op = d_.w.op(r.op);
-    std::vector<Interval> ranges;
-    for (std::size_t l = 0; l < op.loops.size(); ++l)
-      ranges.push_back({0, whole ? d_.w.loop(op.loops[l]).extent
-                                 : longest_range(d_, {r.op, static_cast<int>(l)}, body_)});
-    return footprint(d_.w, op, access(r), ranges);
-  }
+  const ReadRef& ref(std::size_t read) const { return reads_[read].ref; }
+  /// With ranges cut as they are at the load.
+  const Box& box(std::size_t read) const { return reads_[read].cut; }
   /// Whether they never have an element in common.
-  bool apart(const ReadRef& a, const ReadRef& b) const {
-    const Box all_a = box(a, true), all_b = box(b, true);
-    const bool same_ranges = a.op == b.op || (!inferred(a.op) && !inferred(b.op));
-    for (int i = 0; i < all_a.rank(); ++i) {
-      if (intersect(all_a[i], all_b[i]).empty()) return true;
-      const Affine &x = access(a).index[static_cast<std::size_t>(i)],
-                   &y = access(b).index[static_cast<std::size_t>(i)];
+  bool apart(std::size_t one, std::size_t other) const {
+    const Read &a = reads_[one], &b = reads_[other];
+    const bool same_ranges = a.ref.op == b.ref.op || (!a.inferred && !b.inferred);
+    for (int i = 0; i < a.whole.rank(); ++i) {
+      if (intersect(a.whole[i], b.whole[i]).empty()) return true;
+      const auto at = static_cast<std::size_t>(i);
+      const Affine &x = a.access->index[at], &y = b.access->index[at];
       if (!same_ranges || x.terms != y.terms) continue;
-      if (std::abs(x.offset - y.offset) >= std::max(length(a, x), length(b, y))) return true;
+      if (std::abs(x.offset - y.offset) >= std::max(a.lengths[at], b.lengths[at])) return true;
     }
     return false;
   }
 
  private:
-  bool inferred(OpId op) const { return d_.inferred_at[op.index()].valid(); }
-  std::int64_t length(const ReadRef& r, const Affine& index) const {
-    std::int64_t n = 1;
-    for (const Term& t : index.terms)
-      n += std::abs(t.coefficient) *
-           (longest_range(d_, {r.op, d_.w.local_index(r.op, t.loop)}, body_) - 1);
-    return n;
-  }
-
-  const Draft& d_;
-  NodeId body_;
+  struct Read {
+    ReadRef ref;
+    const Access* access;
+    bool inferred;
+    Box whole, cut;
+    std::vector<std::int64_t> lengths = {};  ///< by dimension, of a cut range's indices
+  };
+  std::vector<Read> reads_;
 };
 
 /// Groups of reads that have no element in common, and whose boxes have none at the load.
 std::vector<Group> groups_at(const Draft& d, NodeId load, const std::vector<ReadRef>& all) {
-  const Reads reads(d, load);
-  std::vector<Group> groups;
-  for (const ReadRef& r : all) {
-    Group mine{{r}, reads.box(r, false)};
+  const Reads reads(d, load, all);
+  std::vector<std::pair<std::vector<std::size_t>, Box>> groups;
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    std::vector<std::size_t> mine{r};
+    Box box = reads.box(r);
     for (std::size_t i = 0; i < groups.size();) {
-      const bool meets = !intersect(groups[i].box, mine.box).empty() ||
-                         std::ranges::any_of(groups[i].reads, [&](const ReadRef& other) {
-                           return std::ranges::any_of(mine.reads, [&](const ReadRef& own) {
-                             return !reads.apart(own, other);
-                           });
-                         });
+      const auto& [others, their_box] = groups[i];
+      const bool meets =
+          !intersect(their_box, box).empty() || std::ranges::any_of(others, [&](std::size_t other) {
+            return std::ranges::any_of(mine,
+                                       [&](std::size_t own) { return !reads.apart(own, other); });
+          });
       if (!meets) {
         ++i;
         continue;
       }
-      mine.box = hull(mine.box, groups[i].box);
-      mine.reads.insert(mine.reads.end(), groups[i].reads.begin(), groups[i].reads.end());
+      box = hull(box, their_box);
+      mine.insert(mine.end(), others.begin(), others.end());
       groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(i));
       i = 0;  // what has grown may meet one that it did not meet before
     }
-    groups.push_back(std::move(mine));
+    groups.emplace_back(std::move(mine), box);
   }
-  return groups;
+  std::vector<Group> named;
+  for (const auto& [numbers, box] : groups) {
+    named.push_back({.reads = {}, .box = box});
+    for (std::size_t r : numbers) named.back().reads.push_back(reads.ref(r));
+  }
+  return named;
 }
 
 bool leave_a_gap(const std::vector<Group>& groups) {

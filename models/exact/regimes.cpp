@@ -19,12 +19,10 @@ void note_access(Place at, OpId op_id, const Access& access, const Ranges& r, co
     const Interval raw = footprint(op, access.index[d], ranges);
     const Interval clipped = intersect(raw, whole);
     // The further of two sides is the same one where they are equal: no matter whether they are.
-    sig.note(raw.lo < whole.lo);
-    sig.note(raw.hi > whole.hi);
-    sig.note(raw.lo < whole.hi);
-    sig.note(raw.hi > whole.lo);
-    sig.note(clipped.empty());
-    sig.compare(clipped, hull[static_cast<int>(d)]);
+    const std::int64_t sides = (raw.lo < whole.lo) | (raw.hi > whole.hi) << 1 |
+                               (raw.lo < whole.hi) << 2 | (raw.hi > whole.lo) << 3 |
+                               clipped.empty() << 4;
+    sig.compare(clipped, hull[static_cast<int>(d)], sides);
   }
 }
 

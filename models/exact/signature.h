@@ -46,10 +46,10 @@ class Signature {
   }
   /// Which of two is larger, or that they are equal: affine functions that compare the same way at
   /// both ends of a stretch do so all along it.
-  void compare(std::int64_t a, std::int64_t b) { note(a < b ? 1 : a > b ? 2 : 3); }
-  void compare(Interval a, Interval b) {
-    compare(a.lo, b.lo);
-    compare(a.hi, b.hi);
+  void compare(std::int64_t a, std::int64_t b) { note(order(a, b)); }
+  /// Both sides, with what else was decided: walks compare intervals most of the time.
+  void compare(Interval a, Interval b, std::int64_t also = 0) {
+    note(also << 4 | order(a.lo, b.lo) << 2 | order(a.hi, b.hi));
   }
   void sizes(const Box& box) {
     note(box.rank());
@@ -69,6 +69,8 @@ class Signature {
   void poison() { note(static_cast<std::int64_t>(0x5bd1e995ULL + ++poisons_)); }
 
  private:
+  static std::int64_t order(std::int64_t a, std::int64_t b) { return 1 + (a > b) + 2 * (a == b); }
+
   Part now_;
   std::uint64_t poisons_ = 0;
 };

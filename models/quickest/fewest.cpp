@@ -34,7 +34,7 @@ class Search {
         level_(q.machine->level(q.planned_level()).name),
         room_(q.room_at(q.planned_level())),
         left_(effort),
-        least_moved_(*w_) {
+        bounds_(*w_) {
     alone_ = std::make_shared<const Machine>(as_scratchpad(*q.machine, q.planned_level()));
     boundary_ = boundary_into(*alone_, *alone_->find(level_));
     for (std::size_t l = 0; l < w.loops().size(); ++l)
@@ -243,32 +243,38 @@ class Search {
   // ---- search
   // -------------------------------------------------------------------------------------
 
-  /// Of a tree that was not seen before; nothing of one that is illegal, or takes too long to
-  /// count. Where `than` fits, neither of one that moves more than it, and what moves is not
-  /// counted of one that cannot be better.
+  /// Of a tree that was not seen before; nothing of one that is illegal, takes too long to count,
+  /// or cannot be better than `than`. Nothing is said of what it holds where it moves more than one
+  /// that fits.
   std::optional<Worth> worth(const Nests& t, const Worth& than = {}) {
     Kernel k = kernel_of(t, *w_, level_);
     if (!seen_.insert(to_text(k.tree)).second) return std::nullopt;
     --left_;
-    const std::int64_t least = than.fits ? least_moved_.of(t) : 0;
-    return candidates_.seen(least > than.bytes ? std::nullopt : counted(std::move(k), than, least));
+    return candidates_.seen(may_be_better(t, than) ? counted(std::move(k), than) : std::nullopt);
   }
 
-  std::optional<Worth> counted(Kernel k, const Worth& than, std::int64_t least) {
+  bool may_be_better(const Nests& t, const Worth& than) {
+    if (!than.fits) return true;
+    const Worth most{.fits = true, .bytes = bounds_.moved(t), .held = bounds_.held(t)};
+    return most.held <= room_.value && most.better_than(than);
+  }
+
+  std::optional<Worth> counted(Kernel k, const Worth& than) {
     try {
       const Result<Schedule> s = resolve({.kernels = {std::move(k)}}, w_, alone_);
       if (!s) return std::nullopt;
-      const auto memory = memory_use(*s);
-      const auto held = memory.find(level_);
-      if (held == memory.end()) return std::nullopt;
-      Worth its{.fits = held->second <= room_, .bytes = least, .held = held->second.value};
-      if (than.fits && !its.better_than(than)) return its;
       ExactCost spent;
       const Traffic traffic = exact_moved(*s, &spent, kMostNodes);
       left_ -= static_cast<int>(spent.nodes / kNodesOfTree);
       if (traffic.entries.empty()) return std::nullopt;
       const TrafficEntry all = traffic.total(boundary_);
-      its.bytes = (all.read + all.written).value;
+      Worth its{.bytes = (all.read + all.written).value};
+      if (than.fits && its.bytes > than.bytes) return its;
+      const auto memory = memory_use(*s);
+      const auto held = memory.find(level_);
+      if (held == memory.end()) return std::nullopt;
+      its.fits = held->second <= room_;
+      its.held = held->second.value;
       return its;
     } catch (const InputError&) {
       return std::nullopt;  // no tree of this workload
@@ -315,7 +321,7 @@ class Search {
   std::int64_t least_ = 0;
   int left_;
   std::map<LoopId, std::vector<std::int64_t>> steps_;
-  LeastMoved least_moved_;
+  Bounds bounds_;
   std::set<std::string> seen_;
   std::optional<std::pair<Nests, Worth>> best_;
 };

@@ -523,7 +523,7 @@ Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
   const bool small = rewrites && q.workload->operators().size() <= kMostComposed;
   if (rewrites && rows != nullptr) wholes.tries({{kRowsFirst}, rows}, kRowsGain);
   for (const bool windows : {false, true})
-    if (rewrites) wholes.try_matrices(windows, small);
+    if (rewrites) wholes.try_matrices(windows, small, small ? kLongerRows : "");
   if (small) {
     for (const Composition& c : stitching::compositions(*q.workload)) tried(c);
     try_chunks(q.workload, static_cast<double>(device->sms), pricer->rates().wgmma > 0, tried);

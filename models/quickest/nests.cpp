@@ -63,11 +63,10 @@ Kernel kernel_of(const Nests& t, const Workload& w, const std::string& level) {
   return k;
 }
 
-LeastMoved::LeastMoved(const Workload& w) : w_(w) {
-  std::vector<bool> own(w.operators().size());
+Bounds::Bounds(const Workload& w) : w_(w), own_(w.operators().size()) {
   for (std::size_t i = w.topological_order().size(); i-- > 0;) {
     const OpId id = w.topological_order()[i];
-    if (!(own[id.index()] = has_own_ranges(w, id, own))) continue;
+    if (!(own_[id.index()] = has_own_ranges(w, id, own_))) continue;
     const Operator& op = w.op(id);
     for (const Access& a : op.inputs) {
       const auto same = [&a](const Access& other) { return other.tensor == a.tensor; };
@@ -79,7 +78,7 @@ LeastMoved::LeastMoved(const Workload& w) : w_(w) {
   }
 }
 
-std::int64_t LeastMoved::of(const Nests& t) {
+std::int64_t Bounds::moved(const Nests& t) {
   std::int64_t all = 0;
   // Of a tensor that several operators read, each may find what another has loaded.
   std::map<TensorId, std::int64_t> shared;
@@ -99,15 +98,56 @@ std::int64_t LeastMoved::of(const Nests& t) {
   return all;
 }
 
+std::int64_t Bounds::held(const Nests& t) const {
+  std::int64_t most = 0;
+  for (const Run& run : t.runs)
+    for (OpId op : run.ops)
+      if (own_[op.index()]) most = std::max(most, held(op, t, run));
+  return most;
+}
+
+/// In an iteration from the middle of each loop, where little is clipped.
+std::int64_t Bounds::held(OpId id, const Nests& t, const Run& run) const {
+  const Operator& op = w_.op(id);
+  std::vector<Interval> inner;
+  for (LoopId l : op.loops) inner.push_back({0, w_.loop(l).extent});
+  const auto cut = [&](const Cut& c) {
+    const int at = w_.local_index(id, c.loop);
+    if (at < 0) return;
+    Interval& range = inner[static_cast<std::size_t>(at)];
+    const std::int64_t trips = ceil_div(range.size(), c.step);
+    range.lo += (trips - 1) / 2 * c.step;
+    range.hi = std::min(range.hi, range.lo + c.step);
+  };
+  for (const Cut& c : t.outer) cut(c);
+  const std::vector<Interval> outer = inner;
+  for (const Cut& c : run.nest) cut(c);
+  std::vector<std::pair<TensorId, std::int64_t>> tiles;
+  const auto add = [&](const Access& a) {
+    const Box used = is_gather(a) ? Box{{0, 0}} : footprint(w_, op, a, inner);
+    if (used.empty()) return;  // what was loaded for others may be gone
+    const Box tile = t.kept.contains(a.tensor) ? footprint(w_, op, a, outer) : used;
+    const std::int64_t bytes = times(tile.size(), size_of(w_.tensor(a.tensor).dtype));
+    for (auto& [tensor, most] : tiles)
+      if (tensor == a.tensor) return void(most = std::max(most, bytes));
+    tiles.emplace_back(a.tensor, bytes);
+  };
+  for (const Access& a : op.inputs) add(a);
+  for (const Output& o : op.outputs) add(o.target);
+  std::int64_t all = 0;
+  for (const auto& [tensor, bytes] : tiles) all = std::min(kMuch, all + bytes);
+  return all;
+}
+
 /// Iterations of a loop of that size in steps that stand in one another.
-std::int64_t LeastMoved::iterations(std::int64_t size, std::span<const std::int64_t> steps) {
+std::int64_t Bounds::iterations(std::int64_t size, std::span<const std::int64_t> steps) {
   if (steps.empty()) return 1;
   const std::int64_t full = size / steps[0], rest = size % steps[0];
   const auto inner = steps.subspan(1);
   return times(full, iterations(steps[0], inner)) + (rest == 0 ? 0 : iterations(rest, inner));
 }
 
-std::int64_t LeastMoved::moved(const Use& use, const Nests& t, const Run& run) {
+std::int64_t Bounds::moved(const Use& use, const Nests& t, const Run& run) {
   const bool kept = t.kept.contains(use.access->tensor);
   if (kept && !use.alone) return 0;
   const std::vector<Affine>& index = use.access->index;
@@ -188,7 +228,7 @@ std::int64_t LeastMoved::moved(const Use& use, const Nests& t, const Run& run) {
   return std::min(kMuch, written + filled - times(bytes, repeated(prefix, false)));
 }
 
-std::int64_t LeastMoved::summed(const Use& use, std::size_t dimension, const Tiling& its) {
+std::int64_t Bounds::summed(const Use& use, std::size_t dimension, const Tiling& its) {
   const Operator& op = w_.op(use.op);
   const Affine& index = use.access->index[dimension];
   const Interval all{0, w_.tensor(use.access->tensor).shape[dimension]};

@@ -38,19 +38,22 @@ struct Nests {
 /// The tree of these nests, as a kernel that computes from that level.
 Kernel kernel_of(const Nests& t, const Workload& w, const std::string& level);
 
-/// Bytes that a tree moves at least, without resolving it. What an operator reads of an input, or
-/// writes of an output, is a sum over the iterations of those loops that change its tile, as often
-/// as other loops around the innermost of these repeat them; a tile that may be the one before it
-/// counts as nothing. So do operators whose readers in the tree need other ranges than the loops
-/// give (a halo), and accesses with a loop in two dimensions. Mostly the sum is what `exact`
-/// counts; for a legal tree it is never more.
-class LeastMoved {
+/// Bytes that a tree moves and holds at least, without resolving it. What an operator reads of an
+/// input, or writes of an output, is a sum over the iterations of those loops that change its tile,
+/// as often as other loops around the innermost of these repeat them; a tile that may be the one
+/// before it counts as nothing. So do operators whose readers in the tree need other ranges than
+/// the loops give (a halo), and accesses with a loop in two dimensions. Mostly the sum is what
+/// `exact` counts; for a legal tree it is never more. What is held are an operator's tiles in one
+/// iteration.
+class Bounds {
  public:
   /// Keeps `w`.
-  explicit LeastMoved(const Workload& w);
+  explicit Bounds(const Workload& w);
   /// Cost: a microsecond or two for each input and output; where the steps of a dimension's loops
   /// have not been met together before, a footprint for each of its tiles, 4,096 at most.
-  std::int64_t of(const Nests& t);
+  std::int64_t moved(const Nests& t);
+  /// Cost: microseconds.
+  std::int64_t held(const Nests& t) const;
 
  private:
   /// What an operator reads of an input, or writes of an output, in one access.
@@ -76,7 +79,10 @@ class LeastMoved {
   /// than 0: there are too many.
   std::int64_t summed(const Use& use, std::size_t dimension, const Tiling& its);
 
+  std::int64_t held(OpId op, const Nests& t, const Run& run) const;
+
   const Workload& w_;
+  std::vector<bool> own_;  ///< by operator: its ranges are those that the tree cuts
   std::map<OpId, std::vector<Use>> uses_;
   std::map<std::pair<const Affine*, Tiling>, std::int64_t> sums_;
 };

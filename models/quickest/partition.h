@@ -209,8 +209,8 @@ class Wholes {
   const Result<Planned>& best() const { return best_; }
   /// Products that are none of matrices with copies that are (that rewrite), by try_names: those
   /// that read through windows, convolutions whose patches are no more than their weights, or the
-  /// others.
-  void try_matrices(bool windows, bool fewer);
+  /// others. `beside`: a rewrite that is tried with these, too, where they alone gain too little.
+  void try_matrices(bool windows, bool fewer, const std::string& beside = "");
   /// Of the quickest so far, functions of elements that fewer loops move as operators of their own.
   void try_hoisting();
   /// With the time that the search took.

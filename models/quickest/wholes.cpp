@@ -113,12 +113,18 @@ void Wholes::try_names(const stitching::Composition& from, const std::string& pr
   }
 }
 
-void Wholes::try_matrices(bool windows, bool fewer) {
+void Wholes::try_matrices(bool windows, bool fewer, const std::string& beside) {
+  const double part = windows ? kPatchesGain : kMatricesGain;
   std::vector<std::string> names;
   for (const OpId op : no_products_of_matrices(*w_, windows)) names.push_back(w_->op(op).name);
   try_names({.workload = w_}, kMatrices, std::move(names), fewer,
             [&](const stitching::Composition& c) {
-              return tries(c, windows ? kPatchesGain : kMatricesGain);
+              if (tries(c, part)) return true;
+              if (beside.empty()) return false;
+              stitching::Composition both = c;
+              both.workload = rewritten(c.workload, {beside});
+              both.rewrites.push_back(beside);
+              return both.workload != nullptr && tries(both, part);
             });
 }
 

@@ -44,9 +44,10 @@ constexpr double kDoubles = 2, kOfDouble = 18;
 // number is divided twice; how many of them are under way together. Counted in the SASS of
 // nvcc 13.0: 72 for eight elements of a row, 126 and 197 for eight of two rows.
 constexpr double kOfStaged = 9, kOfStagedDimension = 12, kStagedTogether = 1.6;
-// The same of neighbours of a tile with zeros around: their load, conversion and store, and whether
-// their row is there; and of a thread, once (SASS of nvcc 13.0).
-constexpr double kOfRow = 8, kOfRows = 30;
+// The same of neighbours of a tile with zeros around, and of a thread of such a kernel, once: twice
+// the instructions in SASS, which are of integers and have half the rate of others. Chosen by
+// h200-windows.json.
+constexpr double kOfRow = 24, kOfRows = 250;
 constexpr double kOfBlock = 20;  // of a warp, once: indices of its block and thread
 // Of an element of 16 bits that is loaded or stored: its conversion. Of an access whose place other
 // values say: that place in 64 bits, and whether it exists (SASS of nvcc 13.0).

@@ -333,7 +333,7 @@ TEST(Convolutions, BlocksOfSixteenRegistersHaveThreeRowsAtLeast) {
 
 /// Depthwise convolutions and poolings at random: steps, dilations, edges, images narrower than a
 /// vector and wider than several.
-std::string drawn_strip(std::mt19937& random, bool f64) {
+std::string drawn_strip(std::mt19937& random, bool f64, bool channels_last) {
   const auto draw = [&](int low, int high) {
     return std::uniform_int_distribution<int>(low, high)(random);
   };
@@ -345,7 +345,8 @@ std::string drawn_strip(std::mt19937& random, bool f64) {
   const int rows = (h - 1) / row_step + 1, columns = (w - 1) / step + 1;
   const std::string row = formatted("{}*y+{}*r-{}", row_step, down, above);
   const std::string column = formatted("{}*j+{}*s-{}", step, apart, pad);
-  const std::string at = formatted("x[c,{},{}]", row, column);
+  const std::string at =
+      channels_last ? formatted("x[{},{},c]", row, column) : formatted("x[c,{},{}]", row, column);
   // As an image's import writes it: what is outside is no part of the maximum.
   const auto masked = [&](const std::string& value, const std::string& index, int extent) {
     return formatted("select(lt({1}, 0), -inf, select(lt({2}, {1}), -inf, {0}))", value, index,
@@ -359,23 +360,24 @@ std::string drawn_strip(std::mt19937& random, bool f64) {
                                 "d[c,m,y,j] += abs(" + at + ")"};
   return formatted(
       "name: strip\ndtype: {}\nloops: {{c: {}, m: {}, y: {}, j: {}, r: {}, s: {}}}\n"
-      "tensors: {{x: [{}, {}, {}], k: [c, m, r, s], b: [c], d: [c, m, y, j], e: [c, m, y, j]}}\n"
+      "tensors: {{x: [{}], k: [c, m, r, s], b: [c], d: [c, m, y, j], e: [c, m, y, j]}}\n"
       "operators:\n  - d: {}\n  - e: e[c,m,y,j] = relu(d[c,m,y,j] + b[c] * k[c,m,0,0])\n",
-      f64 ? "f64" : "f32", c, times, rows, columns, taps_down, taps, c, h, w, joined[draw(0, 5)]);
+      f64 ? "f64" : "f32", c, times, rows, columns, taps_down, taps,
+      channels_last ? formatted("{}, {}, {}", h, w, c) : formatted("{}, {}, {}", c, h, w),
+      joined[draw(0, 5)]);
 }
 
-TEST_P(OnEveryIsa, StripsWithStepsAndEdges) {
+void check_strips(cpu::Isa isa, bool channels_last, const char* copied) {
   const char* const asked = std::getenv("TILEWRIGHT_SEED");
   const std::uint32_t kSeed = asked != nullptr ? static_cast<std::uint32_t>(std::atoi(asked)) : 24;
   int by_planes = 0, in_turn = 0;  // rows and columns of the taps, one after the other
-  if (!cpu::host_runs(GetParam())) GTEST_SKIP() << "not run by this processor";
   std::mt19937 random(kSeed);
   for (const bool f64 : {false, true}) {
     std::vector<cpu::Source> sources;
     std::vector<Schedule> schedules;
     std::vector<std::string> texts;
     for (int i = 0; i < 16; ++i) {
-      texts.push_back(drawn_strip(random, f64));
+      texts.push_back(drawn_strip(random, f64, channels_last));
       auto w = std::make_shared<const Workload>(workload_from_yaml(texts.back(), "strip"));
       const auto tile = [&](const char* loop, std::int64_t most) {
         return std::min(most, w->loop(*w->find_loop(loop)).extent);
@@ -389,9 +391,8 @@ TEST_P(OnEveryIsa, StripsWithStepsAndEdges) {
       ASSERT_TRUE(s.ok()) << s.reason();
       schedules.push_back(std::move(s).value());
       sources.push_back(
-          cpu::emit(schedules.back(), {.isa = GetParam(), .prefix = "k" + std::to_string(i)})
-              .value());
-      by_planes += sources.back().text.find(" copy_plane<") != std::string::npos ? 1 : 0;
+          cpu::emit(schedules.back(), {.isa = isa, .prefix = "k" + std::to_string(i)}).value());
+      by_planes += sources.back().text.find(copied) != std::string::npos ? 1 : 0;
       in_turn += sources.back().text.find(" by_rows = ") != std::string::npos ? 1 : 0;
     }
     auto kernels = cpu::build_all(sources, {.optimisation = "-O1"});
@@ -405,8 +406,19 @@ TEST_P(OnEveryIsa, StripsWithStepsAndEdges) {
           << texts[i];
     }
   }
-  EXPECT_GT(by_planes, GetParam() == cpu::Isa::generic ? -1 : 5);
-  EXPECT_GT(in_turn, asked != nullptr || GetParam() == cpu::Isa::generic ? -1 : 1);
+  EXPECT_GT(by_planes, isa == cpu::Isa::generic ? -1 : 5);
+  EXPECT_GT(in_turn, asked != nullptr || isa == cpu::Isa::generic ? -1 : 1);
+}
+
+TEST_P(OnEveryIsa, StripsWithStepsAndEdges) {
+  if (!cpu::host_runs(GetParam())) GTEST_SKIP() << "not run by this processor";
+  check_strips(GetParam(), false, " copy_plane<");
+}
+
+/// Columns of such an image lie apart: they are put side by side as they are copied.
+TEST_P(OnEveryIsa, StripsOfAnImageWhoseChannelsAreLast) {
+  if (!cpu::host_runs(GetParam())) GTEST_SKIP() << "not run by this processor";
+  check_strips(GetParam(), true, " copy_plane_apart<");
 }
 
 /// Gradients whole, in one tile a loop, and with two loops cut: what does not fit a micro-kernel

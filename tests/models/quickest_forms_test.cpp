@@ -317,6 +317,19 @@ TEST(PriceOfForms, WindowsOverEachChannelTakeAsManyPassesAsVectors) {
   EXPECT_LT(cycles(zen5), 0.6 * cycles(zen4));
 }
 
+/// Columns of an image whose channels are last are copied one by one; it is not walked as if they
+/// lay side by side, nor point by point.
+TEST(PriceOfForms, AnImageWhoseChannelsAreLastIsCopiedElementByElement) {
+  const std::string loops = "c: 64, y: 28, x: 28, r: 3, s: 3";
+  const auto arithmetic = [&](const char* image) {
+    return time_of(loops, formatted("\"Y[c,y,x] += X[{}] * W[c,r,s]\"", image), "c/64 ( C.Y )")
+        .arithmetic;
+  };
+  const double apart = arithmetic("y+r-1,x+s-1,c"), beside = arithmetic("c,y+r-1,x+s-1");
+  EXPECT_GT(apart, 2 * beside);
+  EXPECT_LT(apart, 10 * beside);
+}
+
 /// A pointwise convolution of a padded image is a window of one tap, as it is emitted: no sum of
 /// single points.
 TEST(PriceOfForms, PaddedImagesAreWindowsOfOneTap) {
