@@ -106,7 +106,8 @@ std::int64_t Bounds::held(const Nests& t) const {
   return most;
 }
 
-/// In an iteration from the middle of each loop, where little is clipped.
+/// In an iteration from the middle of each loop, where little is clipped: of those that memory_use
+/// looks at.
 std::int64_t Bounds::held(OpId id, const Nests& t, const Run& run) const {
   const Operator& op = w_.op(id);
   std::vector<Interval> inner;
@@ -116,7 +117,7 @@ std::int64_t Bounds::held(OpId id, const Nests& t, const Run& run) const {
     if (at < 0) return;
     Interval& range = inner[static_cast<std::size_t>(at)];
     const std::int64_t trips = ceil_div(range.size(), c.step);
-    range.lo += (trips - 1) / 2 * c.step;
+    range.lo += (trips > 2 ? trips / 2 : 0) * c.step;
     range.hi = std::min(range.hi, range.lo + c.step);
   };
   for (const Cut& c : t.outer) cut(c);
