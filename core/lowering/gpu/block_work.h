@@ -51,6 +51,7 @@ struct PointsRun {
   bool wide = false;                         ///< f64
   bool edges = false;                        ///< boxes are cut off: which points exist is looked at
   bool sum_edges = false;                    ///< the same of a sum's points
+  bool outside = false;                      ///< its reads lie outside of their tensor for some
   bool gathers = false;
   BlockPoints way;
   bool reduces = false;
