@@ -61,7 +61,6 @@ Extremes extremes_of(std::int64_t begin, std::int64_t end, const double* referen
 /// What elements are held against.
 struct Held {
   std::span<const double> reference, bounds;
-  double most = 0;  ///< no element counts as more, where two differ
   double root_mean_square = 0;
 };
 
@@ -72,9 +71,7 @@ void hold(Comparison& c, std::int64_t begin, std::int64_t end, const Held& again
   for (std::int64_t i = begin; i < end; ++i) {
     const auto at = static_cast<std::size_t>(i);
     const double x = value(i), r = against.reference[at], bound = against.bounds[at];
-    const double error = x == r ? 0  // infinite ones, too
-                                : std::abs(std::clamp(x, -against.most, against.most) -
-                                           std::clamp(r, -against.most, against.most));
+    const double error = x == r ? 0 : std::abs(x - r);  // infinite ones, too
     const bool undefined = std::isnan(x) && std::isnan(r);
     const double ratio = std::isinf(bound) || undefined ? 0  // nobody can say: it counts as unseen
                          : !std::isfinite(error)        ? kInfinity
@@ -91,24 +88,23 @@ void hold(Comparison& c, std::int64_t begin, std::int64_t end, const Held& again
 
 template <class Value>
 Comparison compare_over(std::span<const double> reference, std::span<const double> bounds,
-                        double most, Value value) {
+                        Value value) {
   const auto n = static_cast<std::int64_t>(reference.size());
   std::mutex mutex;
   double squares = 0, largest = 0;
   reference::for_each_range(n, 0, [&](std::int64_t begin, std::int64_t end) {
-    double some = 0, greatest = 0;
+    double some = 0, most = 0;
     for (std::int64_t i = begin; i < end; ++i) {
       const double r = reference[static_cast<std::size_t>(i)];
       if (!std::isfinite(r)) continue;
       some += r * r;
-      greatest = std::max(greatest, std::abs(r));
+      most = std::max(most, std::abs(r));
     }
     const std::lock_guard lock(mutex);
     squares += some;
-    largest = std::max(largest, greatest);
+    largest = std::max(largest, most);
   });
-  const Held against{reference, bounds, most,
-                     n == 0 ? 0 : std::sqrt(squares / static_cast<double>(n))};
+  const Held against{reference, bounds, n == 0 ? 0 : std::sqrt(squares / static_cast<double>(n))};
   Comparison all;
   reference::for_each_range(n, 0, [&](std::int64_t begin, std::int64_t end) {
     Comparison some;
@@ -194,7 +190,7 @@ Comparison compare(DType type, const void* got, std::span<const double> referenc
                    std::span<const double> bounds) {
   TW_CHECK(reference.size() == bounds.size(), "bounds of another tensor");
   return with_elements(type, got, reference.size(), [&](const auto* first) {
-    Comparison c = compare_over(reference, bounds, counts_as_most(type),
+    Comparison c = compare_over(reference, bounds,
                                 [first](std::int64_t i) { return static_cast<double>(first[i]); });
     c.relative_error = relative_error(type, got, reference);
     return c;
