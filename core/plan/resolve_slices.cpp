@@ -135,14 +135,18 @@ Slices slices_of(const Draft& d) {
   Slices slices;
   for (const auto& [t, loads] : d.loads_of) {
     if (d.reads_inside(t, NodeId(0)).size() < 2 || !may_be_sliced(d, t, loads)) continue;
-    // Reads that meet at one load are in one group at all of them.
-    std::vector<std::vector<ReadRef>> groups;
+    std::vector<std::vector<Group>> by_load;
     bool gap = false;
     for (NodeId load : loads) {
       const std::vector<ReadRef> reads = d.reads_inside(t, d.node(load).parent);
       if (reads.empty()) continue;
-      const std::vector<Group> here = groups_at(d, load, reads);
-      gap |= leave_a_gap(here);
+      by_load.push_back(groups_at(d, load, reads));
+      gap |= leave_a_gap(by_load.back());
+    }
+    if (!gap) continue;
+    // Reads that meet at one load are in one group at all of them.
+    std::vector<std::vector<ReadRef>> groups;
+    for (const std::vector<Group>& here : by_load)
       for (const Group& g : here) {
         std::vector<ReadRef> mine = g.reads;
         std::erase_if(groups, [&](const std::vector<ReadRef>& other) {
@@ -153,8 +157,7 @@ Slices slices_of(const Draft& d) {
         });
         groups.push_back(std::move(mine));
       }
-    }
-    if (gap && groups.size() > 1) slices.reads[t] = std::move(groups);
+    if (groups.size() > 1) slices.reads[t] = std::move(groups);
   }
   if (slices.empty()) return slices;
   for (const ScheduleNode& n : d.k.nodes) {
