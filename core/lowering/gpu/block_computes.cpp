@@ -144,7 +144,10 @@ PointsRun points_run(BlockLowering& block, NodeId compute, const PointRanges& of
   p.reads = static_cast<double>(op.inputs.size());
   p.wide = w.dtype() == DType::f64;
   p.gathers = w.gathers(n.op);
-  for (const Access& a : op.inputs) p.narrow += size_of(w.tensor(a.tensor).dtype) == 2 ? 1 : 0;
+  for (const Access& a : op.inputs) {
+    p.narrow += size_of(w.tensor(a.tensor).dtype) == 2 ? 1 : 0;
+    p.outside += can_leave(w, op, a) ? 1 : 0;
+  }
   for (std::size_t l = 0; l < op.loops.size(); ++l) {
     const bool sum = w.is_reduction(n.op, op.loops[l]);
     if (w.loop(op.loops[l]).extent % std::max<std::int64_t>(1, of.most[l]) != 0)
