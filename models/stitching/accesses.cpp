@@ -113,6 +113,7 @@ Accesses AccessCounts::home(TensorId t, const Linear& at, const std::vector<int>
 }
 
 Accesses AccessCounts::staged(const lowering::Step& s) const {
+  if (p_.value(s.values.front()).padded > 0) return staged_rows(s);
   const std::int64_t bytes = size_of(p_.workload->tensor(p_.value(s.values.front()).tensor).dtype);
   const int row = s.elements.empty() ? -1 : s.elements.back();
   const std::int64_t apart = row < 0 || !s.from.terms.contains(row) ? 0 : s.from.terms.at(row);

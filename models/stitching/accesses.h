@@ -27,10 +27,9 @@ class AccessCounts {
                 std::int64_t width, const lowering::Copies& copies,
                 const std::vector<lowering::Linear>& inside, const std::vector<int>& loops = {},
                 bool stored = false) const;
-  /// Of a tile that comes to shared memory: an element a thread, along the tile's rows.
+  /// Of a tile that comes to shared memory: an element a thread, along the tile's rows; of a padded
+  /// one neighbours.
   Accesses staged(const lowering::Step& stage) const;
-  /// The same of a padded tile: its rows, neighbours at once.
-  Accesses staged_rows(const lowering::Step& stage) const;
   /// Of a padded tile in shared memory, for all values of `dims` and of the turns of `loops`: what
   /// several of them read is read once, `width` neighbours at a time.
   Accesses window(const lowering::Linear& at, const std::vector<int>& dims,
@@ -43,6 +42,7 @@ class AccessCounts {
   lowering::Linear row_of(const lowering::Read& by, std::int64_t stride) const;
 
  private:
+  Accesses staged_rows(const lowering::Step& stage) const;
   /// The value of an expression in a lane of the first warp, its loops at their beginning.
   std::int64_t in_lane(const lowering::Linear& x, std::int64_t lane) const;
   /// What a lane lacks for itself alone: conditions on others are another's.

@@ -300,7 +300,7 @@ class Tally {
     const double width = static_cast<double>(only(s).padded);
     const double each = kOfRow + (size_of(p_.workload->dtype()) == 2 ? kOfHalf * width : 0);
     const double others = accessing_;
-    bring(accesses_.staged_rows(s), turns * repeats * moving, s.full, s.from, repeats, true);
+    bring(accesses_.staged(s), turns * repeats * moving, s.full, s.from, repeats, true);
     accessing_ = others;
     out_.instructions += ((each - kOfAccess) * turns + kOfRows) * repeats * moving;
     const double rounds =

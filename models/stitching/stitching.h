@@ -119,8 +119,8 @@ struct Vertex {
   std::int64_t light = 0, expensive = 0;  ///< instructions a point
   /// What a point's functions take beyond exponentials: instructions in f32; exponentials of f64.
   double called = 0, called_f64 = 0;
-  std::int64_t outside_inputs = 0;        ///< accesses to inputs of the workload
-  std::int64_t row_bytes = 0;             ///< of one element of each output
+  std::int64_t outside_inputs = 0;  ///< accesses to inputs of the workload
+  std::int64_t row_bytes = 0;       ///< of one element of each output
   std::int64_t outputs = 0;
   bool leaves = false;         ///< writes an output of the workload
   std::vector<int> in, out;    ///< positions in Graph::edges

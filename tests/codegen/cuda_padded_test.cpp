@@ -3,6 +3,7 @@
 // neighbours at once?
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <random>
 #include <stdexcept>
 
@@ -48,13 +49,14 @@ Drawn drawn(unsigned seed) {
             warps = one_of({1, 2, 4}), mode = one_of({0, 1, 2});
   const std::string loads = depthwise && one_of({0, 1}) == 1 ? "L.X L.W " : "L.X ";
   std::string around = "b/1@grid ", within;
-  around += mode == 0 ? "c/1@grid " : "c/2@grid ";
-  around += "y/" + text(tall * lanes_down * warps) + "@grid ";
+  const auto rows = [&](int n) { return "y/" + text(std::min(n, down)); };
+  around += "c/" + text(mode == 0 ? 1 : std::min(2, channels)) + "@grid ";
+  around += rows(tall * lanes_down * warps) + "@grid ";
   if (mode == 1) around += "c/1@warp ";  // a tile for each warp's channel
-  if (warps > 1) within += "y/" + text(tall * lanes_down) + "@warp ";
+  if (warps > 1) within += rows(tall * lanes_down) + "@warp ";
   if (mode == 2) within += "c/1@lane ";  // lanes that share a tile of two channels
-  if (lanes_down > 1) within += "y/" + text(tall) + "@lane ";
-  within += "x/" + text(points) + "@lane ";
+  if (lanes_down > 1) within += rows(tall) + "@lane ";
+  within += "x/" + text(std::min(points, across)) + "@lane ";
   const std::string body = "r/1 s/1 ( C.conv )";
   return {w,
           around + "( " + loads + within + (followed ? "( " + body + " C.after ) )" : body + " )")};

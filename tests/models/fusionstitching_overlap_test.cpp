@@ -591,8 +591,9 @@ TEST(Accesses, OfTilesGoAlongTheirRows) {
         tree, lowering::Step::Kind::stage);
   };
   const Accesses along = window("r/1@grid ( L.x@shared c/1@lane k/1 ( C.s ) )");
-  EXPECT_EQ(along.sectors, 4);
-  EXPECT_EQ(along.wavefronts, 2);
+  // Two neighbours a lane, of two lines, which it puts into shared memory in two passes.
+  EXPECT_EQ(along.sectors, 8);
+  EXPECT_EQ(along.wavefronts, 4);
 }
 
 }  // namespace

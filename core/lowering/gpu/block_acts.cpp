@@ -26,6 +26,10 @@ constexpr double kOfIndex = 5, kOfElement = 13, kOfSum = 12, kOfCopied = 32, kOf
 // Of an element that a thread reads or writes where its place follows from the last one's: loops of
 // 4 to 10 instructions a point with one or two of them in the SASS of nvcc 13.0.
 constexpr double kOfPointAccess = 2.5;
+// Of an element of a sum that may be outside of its tensor: whether it is there in each dimension,
+// and its place anew (SASS of nvcc 13.0: 38 instructions a tap of a pooling, of which 8 are
+// others').
+constexpr double kOfOutside = 30;
 constexpr double kCopiedAtOnce = kElementsAtOnce;
 // Elements of sums in registers that a thread stores: one by one, or with others' in 16 bytes.
 constexpr double kOfStored = 5.5, kOfStoredTogether = 3;
@@ -84,10 +88,10 @@ ActTime points_time(const PointsRun& x, const BlockForms& f, const BlockRates& r
     const double reads = at_once.alike + block * (at_once.own + apart);
     // Threads that share a sum over several loops take each turn's number apart, and places anew.
     const bool numbered = members > 1 && x.sum_loops > 1;
-    // Whether a read has an element is asked of each: 19 instructions, of a mean of 5 x 5 points.
-    const double access = numbered ? kOfPointRead : x.outside ? kOfElement : kOfPointAccess;
-    const double turn = (numbered ? 3 + kOfIndex * (x.sum_loops - 1) : 1) + access * reads +
-                        block * width * (light + single) + (members > 1 && x.sum_edges ? 4 : 0);
+    const double turn = (numbered ? 3 + kOfIndex * (x.sum_loops - 1) : 1) +
+                        (numbered ? kOfPointRead : kOfPointAccess) * reads +
+                        block * width * (light + single + kOfOutside * x.outside) +
+                        (members > 1 && x.sum_edges ? 4 : 0);
     const double begin = kOfIndex * (1 + x.loops) + block * kOfPointRead,
                  ends = block * kOfPointRead * x.writes;
     const double joins = block * x.writes * std::log2(lanes) * (r.shuffle + r.light);

@@ -146,7 +146,7 @@ PointsRun points_run(BlockLowering& block, NodeId compute, const PointRanges& of
   p.gathers = w.gathers(n.op);
   for (const Access& a : op.inputs) {
     p.narrow += size_of(w.tensor(a.tensor).dtype) == 2 ? 1 : 0;
-    for (std::size_t d = 0; d < a.index.size(); ++d) p.outside = p.outside || leaves(w, a, d);
+    p.outside += can_leave(w, op, a) ? 1 : 0;
   }
   for (std::size_t l = 0; l < op.loops.size(); ++l) {
     const bool sum = w.is_reduction(n.op, op.loops[l]);

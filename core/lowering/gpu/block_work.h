@@ -47,11 +47,11 @@ struct PointsRun {
   double sum = 1;                            ///< points that each result adds up
   double light = 0, expensive = 0;           ///< instructions of a point
   double reads = 0, narrow = 0, writes = 1;  ///< of a point; of its reads, those of 16 bits
+  double outside = 0;                        ///< of its reads, those that may leave their tensor
   int loops = 0, sum_loops = 0;              ///< of more than one iteration
   bool wide = false;                         ///< f64
   bool edges = false;                        ///< boxes are cut off: which points exist is looked at
   bool sum_edges = false;                    ///< the same of a sum's points
-  bool outside = false;                      ///< its reads lie outside of their tensor for some
   bool gathers = false;
   BlockPoints way;
   bool reduces = false;

@@ -155,8 +155,9 @@ Read Lowering::read_shared(const Use& use) const {
 /// Whether all turns of the loop, and of loops in it, read the same place, which nobody writes
 /// meanwhile.
 bool Lowering::holds_over(NodeId loop, const Use& use, const Value& v) const {
-  if (v.storage != Storage::shared || v.padded > 0 || !is_around(loop, use.node) || v.producer == loop ||
-      is_around(loop, v.producer) || v.anchor == loop || is_around(loop, v.anchor))
+  if (v.storage != Storage::shared || v.padded > 0 || !is_around(loop, use.node) ||
+      v.producer == loop || is_around(loop, v.producer) || v.anchor == loop ||
+      is_around(loop, v.anchor))
     return false;
   std::vector<Linear> depends = use_key(use);
   for (Linear& x : guards(use)) depends.push_back(std::move(x));
