@@ -108,13 +108,13 @@ class Maker {
           program.launches[std::exchange(before_it, order.launches[i])].operators;
       LaunchBefore before{.schedule = &program.kernels[follows].schedule, .writes = {}};
       std::string key = formatted("{} {} ", follows, kernel);
-      for (const TensorId t : launch.tensors) {
-        if (i == order.prepared) break;
-        const OpId producer = w.producer(t);
-        before.writes.push_back(producer.valid() &&
-                                std::ranges::find(wrote, producer) != wrote.end());
-        key += before.writes.back() ? '1' : '0';
-      }
+      if (i > order.prepared)
+        for (const TensorId t : launch.tensors) {
+          const OpId producer = w.producer(t);
+          before.writes.push_back(producer.valid() &&
+                                  std::ranges::find(wrote, producer) != wrote.end());
+          key += before.writes.back() ? '1' : '0';
+        }
       const auto [at, fresh] = known.try_emplace(key, kernel);
       if (fresh)
         if (std::optional<ProgramKernel> made = behind(program.kernels[kernel], before)) {
