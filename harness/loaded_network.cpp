@@ -132,7 +132,10 @@ std::optional<Reason> LoadedNetwork::add(const std::vector<const Launch*>& launc
       const TensorId tensor = l->tensors[t];
       if (!kernel.needs(TensorId(t))) continue;
       tensors[t] = at_[tensor.index()];
-      if (tensors[t] == nullptr) uses_[tensor.index()].push_back({end_, TensorId(t)});
+      if (tensors[t] == nullptr)
+        uses_[tensor.index()].push_back({end_, TensorId(t)});
+      else if (!kernel.place(TensorId(t), tensors[t]))
+        return Reason{"the target's kernels keep their tensors in memory of their own"};
     }
     if (const auto why = sequence_->add(kernel, tensors))
       return Reason{formatted("kernel {}: {}", l->name, why->text)};

@@ -27,6 +27,9 @@ class DeviceSequence final : public codegen::LaunchSequence {
   }
   std::optional<Reason> add(codegen::TargetKernel& kernel,
                             std::span<void* const> tensors) override {
+    for (std::size_t t = 0; t < tensors.size(); ++t)
+      if (kernel.needs(TensorId(t)) && tensors[t] == nullptr)
+        return Reason{"launches stay on the memory that they are added with"};
     Kernel& loaded = dynamic_cast<LoadedKernel&>(kernel).kernel();
     loaded.give_up_tensors();
     launches_.push_back(loaded.nodes_on(tensors));

@@ -72,6 +72,22 @@ TEST(CudaRun, VerifiesAndTimes) {
   EXPECT_THAT(j.json["peak_source"].get<std::string>(), HasSubstr("machine file h100"));
 }
 
+/// Calls on memory of the caller's are not for kernels of a device: its launches keep theirs.
+TEST(CudaRun, LaunchesOnTensorsThatAreNowhereAreRefused) {
+  Job j = job();
+  const auto device = open_device(j.target());
+  ASSERT_TRUE(device) << device.reason();
+  const auto kernel = j.emitted->load(*device, j.json);
+  ASSERT_TRUE(kernel) << kernel.reason();
+  const auto sequence = j.target().sequence(*device);
+  ASSERT_TRUE(sequence) << sequence.reason();
+  std::vector<void*> nowhere(j.on.setting.workload->tensors().size(), nullptr);
+  const auto why = (*sequence)->add(**kernel, nowhere);
+  ASSERT_TRUE(why);
+  EXPECT_THAT(why->text, HasSubstr("memory that they are added with"));
+  EXPECT_FALSE((*kernel)->place(TensorId(0), &nowhere));
+}
+
 TEST(CudaRun, ColdRunsUseSetsInTurn) {
   const Job j = ran(job({{"cold", {"on"}}}));
   ASSERT_FALSE(j.refusal) << *j.refusal;
