@@ -57,6 +57,8 @@ class Maker {
         target_(target_named(request.target)),
         constant_(constant_operators(*setting.workload)),
         threads_(request.threads.value_or(1)),
+        planner_(planner_for(request)),
+        merges_(&planner_ == &planning_model() && !says_plan(request, setting)),
         warm_(in_runs(*setting.workload, setting.machine)) {
     program.workload = setting.workload;
     if (target_.threads) program.threads = threads_;
@@ -74,7 +76,7 @@ class Maker {
     for (std::size_t t = 0; t < part.tensors().size(); ++t)
       weights.push_back(part.is_input(TensorId(t)) && is_weight(launch.tensors[t]));
     const Result<std::size_t> made = kernel_of(alone, weights);
-    if (again)
+    if (again && merges_)
       if (const Whole* better =
               with_merged_loops(part, weights, made ? &program.kernels[*made] : nullptr)) {
         add_planned(*better, launch);
@@ -323,17 +325,17 @@ class Maker {
     return json.dump();
   }
 
-  /// What the planner would choose of this kernel's operators in one kernel, and the target takes.
+  /// What the model would choose of this kernel's operators in one kernel, and the target takes.
   void add_others(const Workload& part, const Kernel& plan, const std::vector<bool>& weights,
                   ProgramKernel& made) {
     if (tune_ == 0) return;
     Request of = request_;
-    of.model.reset(), of.rewrites.clear(), of.progress = {};
+    of.rewrites.clear(), of.progress = {};
     const auto w = std::make_shared<const Workload>(part);
     Setting setting{.workload_name = w->name(),
                     .workload = std::make_shared<const Workload>(with_constants(part, weights)),
                     .machine = setting_.machine};
-    const Result<Proposal> best = propose(planning_model(), of, setting);
+    const Result<Proposal> best = propose(planner_, of, setting);
     if (!best || !best->rewrites.empty() || best->plan.kernels.size() != 1) return;
     std::vector<Kernel> all = best->plan.kernels;
     if (best->choices)
@@ -373,6 +375,8 @@ class Maker {
   const codegen::Target& target_;
   std::vector<bool> constant_;  ///< by operator: it depends on weights alone
   int threads_;
+  const Model& planner_;
+  bool merges_;  ///< loops; a plan that is given, and one of another model, runs as it is
   std::shared_ptr<const Machine> warm_;  ///< that kernels are priced on
   std::map<std::string, std::size_t> known_;
   std::map<std::string, std::optional<Whole>> merged_;
