@@ -70,6 +70,13 @@ class TargetKernel {
   virtual bool place(TensorId /*tensor*/, void* /*elements*/) { return false; }
   /// One run on the tensors as they are. Returns the seconds that it took.
   virtual Result<double> run() = 0;
+  /// Working memory of a thread, in bytes: what a run writes there before it reads it. 0: none, or
+  /// the kernel keeps it to itself.
+  virtual std::int64_t scratch_bytes() const { return 0; }
+  /// From now on its working memory lies there, from a multiple of 4096 bytes, so many bytes a
+  /// thread, at least scratch_bytes(); its own is given up. Kernels that run one after the other
+  /// may share it, so that caches have it once. Not of what bound() has given before.
+  virtual void share_scratch(std::shared_ptr<void> /*memory*/, std::int64_t /*bytes*/) {}
   /// How many threads the host may share a run of it among (BoundKernel::run); 1: it has no parts.
   virtual int threads() const { return 1; }
   /// The kernel on the tensors as they are now, which hold what no run changes; stays valid as long

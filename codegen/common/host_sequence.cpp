@@ -18,6 +18,8 @@ double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+constexpr std::int64_t kPage = 4096;
+
 class HostSequence final : public LaunchSequence {
  public:
   Result<void*> take(std::int64_t bytes) override {
@@ -42,6 +44,8 @@ class HostSequence final : public LaunchSequence {
       team_.reset();
       threads_ = kernel.threads();
     }
+    scratch_bytes_ = std::max(scratch_bytes_, (kernel.scratch_bytes() + kPage - 1) / kPage * kPage);
+    shared_ = false;
     return std::nullopt;
   }
   std::optional<Reason> place(std::size_t launch, TensorId tensor, void* elements) override {
@@ -94,7 +98,20 @@ class HostSequence final : public LaunchSequence {
     for (std::size_t i = first; team_ && i < last; ++i)
       if (parts_of(launches_[i]) > 1) return team_->call();
   }
+  /// One working memory for all launches: they run one after the other.
+  std::optional<Reason> share_scratch() {
+    if (std::exchange(shared_, true) || scratch_bytes_ == 0) return std::nullopt;
+    const auto all = static_cast<std::size_t>(scratch_bytes_ * threads_);
+    const std::shared_ptr<void> memory = host_memory(all, kPage);
+    if (memory == nullptr) return Reason{"there is not so much memory"};
+    for (Launch& l : launches_) {
+      l.bound.reset();
+      l.kernel->share_scratch(memory, scratch_bytes_);
+    }
+    return std::nullopt;
+  }
   std::optional<Reason> launch(std::size_t i) {
+    if (auto why = share_scratch()) return why;
     Launch& l = launches_[i];
     if (l.bound == nullptr) {
       for (std::size_t t = 0; t < l.tensors.size(); ++t)
@@ -174,6 +191,8 @@ class HostSequence final : public LaunchSequence {
   int threads_ = 1;
   std::pair<std::size_t, std::size_t> chosen_ = {};  ///< launches that choose() has been through
   std::shared_ptr<Team> team_;
+  std::int64_t scratch_bytes_ = 0;  ///< of a thread, the most that a kernel needs
+  bool shared_ = false;             ///< all kernels have the same working memory
   std::vector<std::shared_ptr<void>> owned_;
 };
 

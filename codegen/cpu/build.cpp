@@ -139,7 +139,7 @@ Result<std::vector<Kernel>> build_all(std::span<const Source> sources,
     if (k.workspace_ == nullptr)
       return Reason{"no room for the kernel's " + std::to_string(bytes) +
                     " bytes of working memory"};
-    k.workspace_bytes_ = bytes / s.threads;
+    k.workspace_bytes_ = k.scratch_bytes_ = bytes / s.threads;
     k.run_ = reinterpret_cast<Kernel::RunFunction>(run);
     if (s.in_parts)
       k.part_ = reinterpret_cast<decltype(k.part_)>(k.library_->symbol(s.prefix + "_part"));

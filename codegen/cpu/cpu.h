@@ -163,6 +163,11 @@ class Kernel {
   /// boundaries that moved nothing are left out. A Reason without counting.
   Result<std::vector<TrafficEntry>> run_counted(std::span<void* const> tensors);
   const Source& source() const { return source_; }
+  /// See codegen::TargetKernel.
+  std::int64_t scratch_bytes() const { return scratch_bytes_; }
+  void share_scratch(std::shared_ptr<void> memory, std::int64_t bytes) {
+    workspace_ = std::move(memory), workspace_bytes_ = bytes;
+  }
 
  private:
   friend Result<std::vector<Kernel>> build_all(std::span<const Source> sources,
@@ -175,6 +180,7 @@ class Kernel {
   std::shared_ptr<Library> library_;
   std::shared_ptr<void> workspace_;
   std::int64_t workspace_bytes_ = 0;  ///< a thread
+  std::int64_t scratch_bytes_ = 0;    ///< a thread, as the emitted code asks
   RunFunction run_ = nullptr;
   void (*part_)(void* const*, void*, std::int64_t, std::int64_t) = nullptr;
   void (*prepare_)(void* const*) = nullptr;

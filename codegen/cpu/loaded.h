@@ -38,6 +38,10 @@ class LoadedKernel final : public codegen::TargetKernel {
   std::optional<Reason> read(TensorId tensor, void* elements) override;
   bool place(TensorId tensor, void* elements) override;
   Result<double> run() override;
+  std::int64_t scratch_bytes() const override { return kernel_.scratch_bytes(); }
+  void share_scratch(std::shared_ptr<void> memory, std::int64_t bytes) override {
+    kernel_.share_scratch(std::move(memory), bytes);
+  }
   int threads() const override { return source().in_parts ? source().threads : 1; }
   std::unique_ptr<codegen::BoundKernel> bound() override;
   /// Kernel and peak turn by turn, so that what else the machine does falls on both alike.
