@@ -12,6 +12,7 @@ namespace {
 constexpr std::int64_t kShortDepth = 32;
 constexpr std::int64_t kLeftAtOnce =
     32;  // steps, whose lines of a left operand are in use together
+constexpr double kLongProduct = 1 << 20;  // multiply-adds that take far longer than a call
 
 }  // namespace
 
@@ -363,17 +364,24 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
   if (together > 1) after = together_name(n.op) + "(" + (after.empty() ? "Keep{}" : after) + ")";
   if (keeps) after = (after.empty() ? "Keep{}" : after) + ", " + kept;
   if (!after.empty()) after = ", " + after;
-  out_.line((of_panel > 0 ? "multiply_packed<" : "multiply<") + std::to_string(kernel.rows) + ", " +
+  const auto most = [&](int local) { return local < 0 ? 1 : range(ranges, n.op, local).most; };
+  const bool long_one = p_.vector_bytes > 0 && kernel.vector_bytes > 0 &&
+                        static_cast<double>(most(p.rows)) * static_cast<double>(columns.most) *
+                                static_cast<double>(most(p.depth)) >=
+                            kLongProduct;
+  out_.line(std::string(long_one ? "by_itself([&]() TILEWRIGHT_TARGET TILEWRIGHT_ALWAYS { " : "") +
+            (of_panel > 0 ? "multiply_packed<" : "multiply<") + std::to_string(kernel.rows) + ", " +
             std::to_string(kernel.vectors) + ", " + known_size(n.op, p.rows, ranges) + ", " +
             known_size(n.op, p.columns, ranges) + (keeps ? ", true" : "") +
             (of_panel > 0 ? ", " + std::to_string(of_panel / lanes) : "") + ">(" +
             size_of_loop(n.op, p.rows, ranges) + ", " + size_of_loop(n.op, p.columns, ranges) +
             ", " + o.depth + ", " + o.left + ", " + distance(o.left_row) + ", " +
             distance(o.left_depth) + ",");
-  out_.line(
-      "         " + o.right + ", " + (of_panel > 0 ? o.right_depth : distance(o.right_depth)) +
-      ", " + corner(op, c, in_c, s.at) + ", " +
-      distance(std::to_string(stride_of(op, c, in_c, p.rows))) + ", " + s.fresh + after + ");");
+  out_.line("         " + o.right + ", " +
+            (of_panel > 0 ? o.right_depth : distance(o.right_depth)) + ", " +
+            corner(op, c, in_c, s.at) + ", " +
+            distance(std::to_string(stride_of(op, c, in_c, p.rows))) + ", " + s.fresh + after +
+            (long_one ? "); });" : ");"));
   if (followers) followers->end();
   for (int opened = s.opened; opened > 0; --opened) out_.close();
 }

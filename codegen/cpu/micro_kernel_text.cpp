@@ -44,6 +44,11 @@ TILEWRIGHT_TARGET inline void multiply(int64_t rows, int64_t columns, int64_t de
 )";
 
 constexpr const char* kThen = R"(
+// A long product as a function of its own: between much else a compiler might keep its sums in memory.
+template <class Product>
+__attribute__((noinline)) TILEWRIGHT_TARGET void by_itself(const Product& product) {
+  product();
+}
 template <int N>
 struct Count {
   static constexpr int value = N;
