@@ -425,6 +425,11 @@ constexpr int64_t at_least(int64_t size, int64_t least) { return size > least ? 
 constexpr int64_t kStepsAhead = 8, kProductsAhead = 400, kLongDepth = 48;
 constexpr int64_t kLineOfSteps = 16, kKeptBytes = 16384, kLeastKeptSteps = 128;
 
+// A long product as a function of its own: between much else a compiler might keep its sums in memory.
+template <class Product>
+__attribute__((noinline)) TILEWRIGHT_TARGET void by_itself(const Product& product) {
+  product();
+}
 template <int N>
 struct Count {
   static constexpr int value = N;
