@@ -46,6 +46,7 @@ struct Rates {
   double fma = 0;                   ///< a vector's multiply-add
   double call = 0;                  ///< a block of a product in registers, beside its multiply-adds
   double latency = 0;               ///< a line that memory brings where nothing foretells it
+  double last_cache = 0;            ///< a line that the last cache brings so
   double write_past = 0;            ///< a byte that is written to memory past the caches
   double light = 0, expensive = 0;  ///< a vector's operation
   double store = 0;                 ///< a vector that is stored, beside its operations

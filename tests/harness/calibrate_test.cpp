@@ -104,11 +104,11 @@ std::map<std::string, Gauged> numbers() {
   add("sums read, many rows", (512 * 20 + 32 * 50) * 0.25e-9);
   add("visits of vectors", (3 + 5) * 0.25e-9);  // three cycles, four operations and a store
   add("taps", 0.5e-9), add("taps, apart", 1e-9);
-  // 96 x 128 in blocks of 6 rows and 4 vectors of 16 lanes: 768 vectors, 32 blocks; a vector's
+  // 96 x 64 in blocks of 6 rows and 4 vectors of 16 lanes: 384 vectors, 16 blocks; a vector's
   // multiply-add a cycle, 20 cycles a block, half a cycle of loads and stores for every vector.
   // Panels of 64 steps of 256 bytes are half of the first cache, 32 KiB.
-  add(kDeepProduct, (64 * 768 + 32 * 20 + 0.5 * 768) * 0.25e-9);
-  add("product short", (32 * 768 + 32 * 20 + 0.5 * 768) * 0.25e-9);
+  add(kDeepProduct, (64 * 384 + 16 * 20 + 0.5 * 384) * 0.25e-9);
+  add("product short", (32 * 384 + 16 * 20 + 0.5 * 384) * 0.25e-9);
   // Rows of 64 vectors, three operations and a half each, a cycle an operation; 50 to begin.
   add("points light", (3 * 64 * 3.5 + 50) * 0.25e-9);
   add("points light, one row", (64 * 3.5 + 50) * 0.25e-9);
@@ -202,12 +202,12 @@ TEST(Calibrate, AMachineFileSaysWhatWasMeasuredAndReadsBack) {
   EXPECT_EQ(machine_from_yaml(to_yaml(m), "host.yaml"), m);
 }
 
-/// Blocks are those of the instruction set's own micro-kernels: with AVX2, 96 rows of 16 vectors
-/// are 128 blocks, whether 4x3 (four panels of three vectors and two of two: 4 x 24 + 2 x 16) or
-/// 6x2. Panels of 256 steps of 64 bytes are half of the first cache.
+/// Blocks are those of the instruction set's own micro-kernels: with AVX2, 96 rows of 8 vectors
+/// are 64 blocks, whether 4x3 (two panels of three vectors and one of two: 2 x 24 + 16) or 6x2.
+/// Panels of 256 steps of 64 bytes are half of the first cache.
 TEST(Calibrate, BlocksAreThoseOfTheInstructionSet) {
   auto all = numbers();
-  const auto product = [](double steps) { return (steps * 768 + 128 * 20 + 0.5 * 1536) * 0.25e-9; };
+  const auto product = [](double steps) { return (steps * 384 + 64 * 20 + 0.5 * 768) * 0.25e-9; };
   all[kDeepProduct].seconds = product(256);
   all["product short"].seconds = product(32);
   Machine host = a_host();
