@@ -216,11 +216,10 @@ double Compute::panels_begun(const Product& x, const ProductBox& box) const {
 /// that are put together for each of the loops around, and elements of the left one each on a line
 /// of its own, which the first cache has no room for until the next panel.
 double Compute::elements_apart(const Product& x, const ProductBox& box) const {
-  // An element of rows that are turned, vector by vector: as where panels are turned once.
-  const double turned = kTurnedLine * r_.copy / static_cast<double>(r_.lanes);
   constexpr double kAlone = 3;   // cycles: one that is copied alone
   constexpr double kOfLine = 4;  // cycles: a line of the second cache for each element
   if (x.columns < 0 || x.depth < 0 || box.outer > 1 || r_.caches.empty()) return 0;
+  const double turned = r_.turn * static_cast<double>(r_.element) / r_.caches.front().line;
   const Operator& op = w_.op(n_.op);
   const auto stride = [&](const Access& a, int local) {
     return local < 0

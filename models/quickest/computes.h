@@ -100,9 +100,6 @@ class Compute {
   const std::vector<std::int64_t>& extents_;
 };
 
-/// Rows that are turned, beside lines that are copied.
-inline constexpr double kTurnedLine = 2;
-
 /// How much of what is needed again stays in a cache, where so many bytes are touched between: all
 /// below the capacity, nothing well above it. Real caches have no edge either: sets fill unevenly.
 double kept(double needed, double capacity);

@@ -118,6 +118,10 @@ Result<Rates> rates_of(const Question& q) {
   r.part = r.cycle * find_cycles(u, "part", kPart, r.assumed);
   r.join = r.cycle * find_cycles(u, "join", kJoin, r.assumed);
   r.copy = r.cycle * find_cycles(u, "copy", kCopy, r.assumed);
+  // Some 10 cycles on a Xeon with AMX.
+  constexpr double kTurn = 2;  // lines that are packed
+  const auto turn = u.cycles.find("turn");
+  r.turn = turn != u.cycles.end() ? r.cycle * turn->second : kTurn * r.copy;
   r.copy_row = r.cycle * find_cycles(u, "copy_row", kCopyRow, r.assumed);
   const auto has = [&q](auto is) {
     return std::ranges::any_of(q.workload->tensors(), [&](const Tensor& t) { return is(t.dtype); });

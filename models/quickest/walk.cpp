@@ -365,10 +365,10 @@ class Walk {
       const auto turned =
           std::ranges::find_if(n.reads_below, [&](const ReadRef& r) { return places_.turns(r); });
       if (turned != n.reads_below.end())
-        v.loads.push_back(
-            {.load = id,
-             .lines = kTurnedLine * places_.bytes_of_box(n.tensor, box, true) / places_.line(),
-             .turned_for = &*turned});
+        v.loads.push_back({.load = id,
+                           .lines = r_.turn / r_.copy * places_.bytes_of_box(n.tensor, box, true) /
+                                    places_.line(),
+                           .turned_for = &*turned});
       return v;
     }
     note_tile(n.buffer, box);

@@ -99,6 +99,7 @@ std::map<std::string, Gauged> numbers() {
   add("latency L2", 4e-9), add("latency L3", 20e-9), add("latency home", 90e-9);
   add("writing L2", 2e-11), add("writing home", 8e-11), add("writing past caches", 5e-11);
   add("copy", 1e-9), add("copy, short rows", 3e-9);
+  add("product, as it lies", 1000 * 0.25e-9), add("product, turned", (1000 + 256 * 7) * 0.25e-9);
   // 512 rows in tiles of two and of sixteen: 256 and 32 tiles, 50 cycles each.
   add("sums read, few rows", (512 * 20 + 256 * 50) * 0.25e-9);
   add("sums read, many rows", (512 * 20 + 32 * 50) * 0.25e-9);
@@ -170,6 +171,7 @@ TEST(Calibrate, AMachineFileSaysWhatWasMeasuredAndReadsBack) {
   EXPECT_NEAR(core.cycles.at("take_over"), 25.6, 0.01);
   EXPECT_NEAR(core.peak.at("i8").value, 2 * 4e9 * 32 * 16, 1e9);
   EXPECT_NEAR(core.cycles.at("quad"), 4, 0.01);
+  EXPECT_NEAR(core.cycles.at("turn"), 7, 0.01);
   EXPECT_NEAR(core.cycles.at("write_l2"), 5.12, 0.01);
   EXPECT_NEAR(core.cycles.at("write_dram"), 20.48, 0.01);
   EXPECT_NEAR(core.cycles.at("write_past"), 12.8, 0.01);

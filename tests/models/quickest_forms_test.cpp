@@ -288,6 +288,21 @@ TEST(PriceOfForms, TurnedOperandsAreTurnedOnceForLoopsThatDoNotMoveThem) {
   EXPECT_NEAR(packing("h/4 m/6 l/32 k/48 ( C.S )") / once, 8, 0.1);
 }
 
+/// As long as the file says; without its number twice as long as lines that are packed.
+TEST(PriceOfForms, TurningALineHasANumberOfItsOwn) {
+  Machine m = machine();
+  const auto cycles = [&] {
+    return time_of("m: 48, l: 32, k: 48", "\"S[m,l] += Q[m,k] * K[l,k]\"", "m/48 ( C.S )", m)
+               .packing *
+           m.units.front().clock_hz / (32 * 48 / 16);
+  };
+  m.units.front().cycles["copy"] = 5;
+  m.units.front().cycles.erase("turn");
+  EXPECT_NEAR(cycles(), 10, 0.01);
+  m.units.front().cycles["turn"] = 3;
+  EXPECT_NEAR(cycles(), 3, 0.01);
+}
+
 /// Heads that are multiplied together are turned once for each time, and as fast as one by one.
 TEST(PriceOfForms, SeveralMatricesAreTurnedAsOneIs) {
   const auto whole = [](const char* tree) {
