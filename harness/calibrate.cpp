@@ -246,6 +246,13 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
       cycles("copy_row", std::max(1e-3 / clock, one->seconds - g->seconds),
              source(*one, "rows of a line, beside the line"));
   }
+  if (const Gauged* const turned = find("product, turned"), * const lies =
+                                                                find("product, as it lies");
+      turned && lies) {
+    constexpr double kLines = static_cast<double>(kTurnedSide) * kTurnedSide / 16;
+    if (const double turn = (turned->seconds - lies->seconds) / kLines; turn > 0)
+      cycles("turn", turn, source(*turned, "a line of a right operand, turned"));
+  }
   const double lanes = static_cast<double>(u.vector_width.value) / 4;
   const Gauged *const deep = find(kDeepProduct), *const shallow = find("product short");
   if (deep && shallow && lanes > 0) {
@@ -257,7 +264,10 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
     const double of_deep = blocks_of_product(u, deep_product(m)).second,
                  of_short = blocks_of_product(u, kShortProduct).second;
     const double a = deep->seconds - touched, b = shallow->seconds - touched;
-    const double step = (a * of_short - b * of_deep) / (many * of_short - few * of_deep);
+    double step = (a * of_short - b * of_deep) / (many * of_short - few * of_deep);
+    // No faster than the processor's family begins multiply-adds.
+    if (const auto fma = u.cycles.find("fma"); fma != u.cycles.end() && clock > 0)
+      step = std::max(step, kPoints / lanes * fma->second / clock);
     const std::string type = "f32";
     u.peak[type] = FlopsPerSecond(2 * kPoints / step * static_cast<double>(u.count));
     u.sources["peak." + type] = source(

@@ -14,11 +14,12 @@ namespace {
 
 constexpr std::size_t kLongRow = 16;  // lines, 1 KiB
 
-std::string product_text(int m, int n, int k, const std::string& dtype = "f32") {
+std::string product_text(int m, int n, int k, const std::string& dtype = "f32",
+                         bool turned = false) {
   return formatted(
       "name: product\ndtype: {}\nloops: {{m: {}, \"n\": {}, k: {}}}\noperators: [\"C[m,n] += "
-      "A[m,k] * B[k,n]\"]\n",
-      dtype, m, n, k);
+      "A[m,k] * B[{}]\"]\n",
+      dtype, m, n, k, turned ? "n,k" : "k,n");
 }
 constexpr int kRows = 8;
 /// X + 1, where X or Y has another type at home than the points are computed in.
@@ -145,6 +146,15 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
     all.push_back({name, [depth] {
                      return running(product_text(kProductRows, kProductColumns, depth), "C.C", 1,
                                     1);
+                   }});
+  group(begin);
+  // The same product of a right operand as it lies, and of one that is turned.
+  begin = all.size();
+  for (const bool turned : {false, true})
+    all.push_back({turned ? "product, turned" : "product, as it lies", [turned] {
+                     const std::string text =
+                         product_text(kTurnedRows, kTurnedSide, kTurnedSide, "f32", turned);
+                     return running(text, "C.C", 1, 1);
                    }});
   group(begin);
   const auto light = [](int rows, const char* value = "relu(X[i,j] + 1)") {

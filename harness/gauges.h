@@ -16,8 +16,12 @@ namespace tilewright::harness {
 /// All numbers of this machine. `threads`: of its cores; `lanes`: f32 elements of a vector.
 std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes);
 
-/// A product whose steps are measured, in two depths.
-inline constexpr int kProductRows = 96, kProductColumns = 128, kShortProduct = 32;
+/// A product whose steps are measured, in two depths. Rows of the right operand are a panel wide:
+/// those of several panels would share some of the first cache's sets (on a Zen 5, 128 columns take
+/// 1.06 times as long a column as 64).
+inline constexpr int kProductRows = 96, kProductColumns = 64, kShortProduct = 32;
+/// Rows, columns and depth of a product whose right operand is turned before it is read.
+inline constexpr int kTurnedRows = 6, kTurnedSide = 64;
 /// The micro-kernel's block that such a product is emitted with, and how many there are of it.
 std::pair<RegisterBlock, double> blocks_of_product(const ComputeUnit& u, int depth);
 /// The deeper one's panels of the right operand stay in half of the first cache: from the second

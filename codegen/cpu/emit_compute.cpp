@@ -84,7 +84,7 @@ std::vector<SymBox> KernelEmitter::prepare_outputs(NodeId id, const SymRanges& r
     }
     if (!is_plain(w.buffer))
       out_.line("update(" + ref(w.buffer) + ", " + initialises(n.op, ranges, w.atomic) + ");");
-    else if (buffer(w.buffer).role == BufferRole::output)
+    else if (packed_[w.buffer.index()].empty())
       prefetch(w.buffer, boxes.back());
   }
   return boxes;

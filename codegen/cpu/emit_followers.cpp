@@ -162,7 +162,7 @@ void KernelEmitter::Follower::point(Width width) {
 /// Asks for what it reads at home, and for where it writes, a vector along the columns.
 void KernelEmitter::Follower::fetch() {
   const auto ask = [&](const std::string& element, BufferId b, const Access& a, bool writes) {
-    if (e_.buffer(b).role == BufferRole::intermediate || stride(a, b, vector_) != 1) return;
+    if (!e_.packed_[b.index()].empty() || stride(a, b, vector_) != 1) return;
     e_.out_.line("__builtin_prefetch(&" + element + (writes ? ", 1);" : ");"));
   };
   for (std::size_t i = 0; i < op_.inputs.size(); ++i)

@@ -40,8 +40,9 @@ bool KernelEmitter::spreads(const Level& cache, BufferId b,
 std::string KernelEmitter::why_packed(BufferId b) const {
   const Buffer& buf = buffer(b);
   const Level& level = p_.machine().level(buf.level);
-  if (buf.role == BufferRole::intermediate)
-    return buf.leaves ? "it is computed here" : "it stays on chip";
+  if (buf.role == BufferRole::intermediate && !buf.leaves) return "it stays on chip";
+  // What leaves is made whole, so whoever reads it here finds it at home.
+  if (buf.leaves && !needs_no_record(b)) return "it is computed here";
   if (may_lie_in_bytes(b)) return "";
   const DType type = p_.workload().tensor(buf.tensor).dtype, real = p_.prelude.real();
   if (is_integer(type)) return "its integers are converted";

@@ -121,6 +121,7 @@ class Finder {
   bool find_taps() {
     for (int l = 0; l < loops(); ++l) {
       if (!w_.is_reduction(id_, loop(l)) || size(l) == 1) continue;
+      if (size(l) < w_.loop(loop(l)).extent) return false;  // a point's sum goes on elsewhere
       const int dim = dim_of(l);
       if (dim < 0 || moved(l, dim) < 1) return false;
       int& taps = dim == p_.column_dim ? p_.across : p_.down;

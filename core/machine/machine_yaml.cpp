@@ -16,7 +16,7 @@ namespace {
 /// Beside instruction classes. Of GPUs: latencies, what launches and barriers take, and a product
 /// of a warpgroup (64 x 256 x 16). Of processors: latencies by level, and what `calibrate` measures
 /// of kernels (docs/formats.md).
-constexpr std::array<std::string_view, 42> kOfKernels = {"l2",
+constexpr std::array<std::string_view, 43> kOfKernels = {"l2",
                                                          "l3",
                                                          "dram",
                                                          "dispatch",
@@ -42,6 +42,7 @@ constexpr std::array<std::string_view, 42> kOfKernels = {"l2",
                                                          "reread",
                                                          "tap",
                                                          "tap_apart",
+                                                         "turn",
                                                          "store",
                                                          "light_one",
                                                          "expensive_one",

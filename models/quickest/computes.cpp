@@ -216,28 +216,33 @@ double Compute::panels_begun(const Product& x, const ProductBox& box) const {
 /// that are put together for each of the loops around, and elements of the left one each on a line
 /// of its own, which the first cache has no room for until the next panel.
 double Compute::elements_apart(const Product& x, const ProductBox& box) const {
-  constexpr double kTurned = 1;  // cycles: an element of rows that are turned, vector by vector
   constexpr double kAlone = 3;   // cycles: one that is copied alone
   constexpr double kOfLine = 4;  // cycles: a line of the second cache for each element
   if (x.columns < 0 || x.depth < 0 || box.outer > 1 || r_.caches.empty()) return 0;
+  const double turned = r_.turn * static_cast<double>(r_.element) / r_.caches.front().line;
   const Operator& op = w_.op(n_.op);
   const auto stride = [&](const Access& a, int local) {
     return local < 0
                ? 0
                : std::abs(places_.stride_at_home(a, op.loops[static_cast<std::size_t>(local)]));
   };
-  double cycles = 0;
+  double cycles = 0, seconds = 0;
   const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
   bool one_matrix = true;
   for (int l = 0; l < static_cast<int>(extents_.size()); ++l)
     one_matrix = one_matrix && (l == x.columns || l == x.depth || most(l) == 1 ||
                                 !indexes(b, op.loops[static_cast<std::size_t>(l)]));
-  const bool whole_row = most(x.rows) == 1 && stride(b, x.depth) == 1;
-  // Copied tiles keep the order of their tensor's dimensions.
+  // Where there is one row in all, it is read as it lies (codegen/cpu/emit_product.cpp).
+  const bool one_row =
+      x.rows < 0 || w_.loop(op.loops[static_cast<std::size_t>(x.rows)]).extent == 1;
+  const bool whole_row = one_row && stride(b, x.depth) == 1;
+  // Copied tiles keep the order of their tensor's dimensions; what lies in place is turned as it is
+  // loaded.
   const bool copied = !places_.in_place(buffer_read(x.right));
-  if ((!one_matrix || copied) && !whole_row && !w_.tensor(b.tensor).values &&
+  const bool loaded = !copied && places_.turns({n_.op, x.right});
+  if ((!one_matrix || copied) && !loaded && !whole_row && !w_.tensor(b.tensor).values &&
       stride(b, x.columns) != 1)
-    cycles += box.columns * box.depth * (stride(b, x.depth) == 1 ? kTurned : kAlone);
+    seconds += box.columns * box.depth * (stride(b, x.depth) == 1 ? turned : kAlone * r_.cycle);
   const Access& a = op.inputs[static_cast<std::size_t>(x.left)];
   const std::int64_t near = x.rows < 0 || most(x.rows) == 1
                                 ? stride(a, x.depth)
@@ -251,13 +256,12 @@ double Compute::elements_apart(const Product& x, const ProductBox& box) const {
     cycles +=
         panels * box.rows * box.depth * kOfLine * (1 - kept(lines, r_.caches.front().capacity));
   }
-  return cycles * r_.cycle;
+  return seconds + cycles * r_.cycle;
 }
 
 /// Seconds of rows of the left operand that a loop over the depth cuts: each begins anew in each
 /// of its blocks, before hardware brings it ahead.
 double Compute::rows_begun(const Product& x, const ProductBox& box) const {
-  constexpr double kBegins = 40;   // cycles
   constexpr double kStreams = 16;  // of lines that hardware follows at once (assumed)
   if (r_.caches.size() < 2 || x.depth < 0) return 0;
   const LoopId depth = w_.op(n_.op).loops[static_cast<std::size_t>(x.depth)];
@@ -284,8 +288,10 @@ double Compute::rows_begun(const Product& x, const ProductBox& box) const {
   const double all = extent(x.rows) * extent(x.depth) * static_cast<double>(r_.element);
   // Of a row's line that two blocks have parts of, one block begins with it.
   const double lines = box.depth * static_cast<double>(r_.element) / r_.caches.front().line;
-  return box.rows * kBegins * std::min(1.0, lines) * (1 - kept(2 * all, r_.caches[1].capacity)) *
-         r_.cycle;
+  // Rows of a block of registers begin together, with one wait for the last cache.
+  const double groups =
+      std::ceil(box.rows / static_cast<double>(block_of(r_, box.rows, box.columns, box.depth)[0]));
+  return groups * r_.last_cache * std::min(1.0, lines) * (1 - kept(2 * all, r_.caches[1].capacity));
 }
 
 /// Seconds of the copies of lines that a window's taps read, and of listing its steps.

@@ -361,6 +361,7 @@ Result<Proposal> propose_on_processor(const Question& q, const Rates& rates,
   if (rewrites) {
     wholes.try_matrices(false, q.workload->operators().size() <= kMostFewer);
     wholes.try_hoisting();
+    wholes.try_rows();
   }
   Result<Proposal> best = std::move(wholes).proposal();
   if (best) best.value().detail["candidates"] = known.seen.json();

@@ -213,6 +213,8 @@ class Wholes {
   void try_matrices(bool windows, bool fewer, const std::string& beside = "");
   /// Of the quickest so far, functions of elements that fewer loops move as operators of their own.
   void try_hoisting();
+  /// Of the quickest so far, small operands from copies that lie along results' rows.
+  void try_rows();
   /// With the time that the search took.
   Result<Proposal> proposal() &&;
   /// Plans the workload `from` after the rewrite PREFIX:NAME;NAME as well: of all names, and with

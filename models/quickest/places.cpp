@@ -82,7 +82,8 @@ void Places::find_reals() {
 bool Places::in_place(BufferId id) const {
   const Buffer& b = k_.buffer(id);
   const Level& level = s_.machine->level(b.level);
-  if (b.role == BufferRole::intermediate || b.outer.valid() || b.atomic || b.sliding) return false;
+  if ((b.role == BufferRole::intermediate && !b.leaves) || b.outer.valid() || b.atomic || b.sliding)
+    return false;
   if (level.managed == Managed::software) return false;
   if (vectors_of_bytes(r_) && w_.tensor(b.tensor).dtype == DType::i8) return !reals_.contains(id);
   if ((converts_ && b.role != BufferRole::input) || converted(b.tensor)) return false;

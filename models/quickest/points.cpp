@@ -299,7 +299,11 @@ double Compute::points(const InRegisters& registers) const {
     if (l != vector && w_.is_reduction(n_.op, op.loops[static_cast<std::size_t>(l)]))
       steps *= most(l);
   const bool across = !alone && w_.is_reduction(n_.op, along);
-  if (!across) each = std::max(each, waits_of_chain(std::max(steps, steps_around())));
+  // Sums that go on in the next tile pass beside the tile's others.
+  const double sums = points / steps / (alone ? 1 : lanes);
+  if (!across)
+    each =
+        std::max(each, waits_of_chain(sums < kLatency ? std::max(steps, steps_around()) : steps));
   const double rows = points / run, stored_rows = rows / steps;
   double seconds = rows * vectors * each;
   if (!alone && !across && !unstored)

@@ -46,6 +46,7 @@ struct Rates {
   double fma = 0;                   ///< a vector's multiply-add
   double call = 0;                  ///< a block of a product in registers, beside its multiply-adds
   double latency = 0;               ///< a line that memory brings where nothing foretells it
+  double last_cache = 0;            ///< a line that the last cache brings so
   double write_past = 0;            ///< a byte that is written to memory past the caches
   double light = 0, expensive = 0;  ///< a vector's operation
   double store = 0;                 ///< a vector that is stored, beside its operations
@@ -56,6 +57,7 @@ struct Rates {
   double part = 0;                ///< a vector of which some lanes are left out, beside the others
   double join = 0;                ///< lanes of a vector joined into one element of a sum
   double copy = 0, copy_row = 0;  ///< a line that is packed, and a row of lines begun
+  double turn = 0;                ///< a line of a right operand that is turned
   /// A vector of f16 or bf16 that is converted as it is copied in, and as it is copied out.
   double widen_f16 = 0, widen_bf16 = 0, narrow_f16 = 0, narrow_bf16 = 0;
   /// Where products take bf16 in pairs: a vector's multiply-adds of two steps of the depth (0:

@@ -17,8 +17,8 @@ constexpr double kFma = 1;  // cycles of a vector's multiply-add
 constexpr double kLight = 0.5, kExpensive = 12, kCopy = 5, kCall = 1, kRegion = 3600, kCopyRow = 8,
                  kVisit = 0.7, kReread = 57, kTap = 1.4, kTapApart = 1.9, kLightOne = 0.4,
                  kExpensiveOne = 7, kLibraryOne = 30, kDivide = 7, kPart = 0.7, kJoin = 6.5,
-                 kDram = 400, kWidenF16 = 1.5, kWidenBf16 = 1.7, kNarrowF16 = 1, kNarrowBf16 = 4,
-                 kPair = 3.8, kQuad = 2.8;
+                 kDram = 400, kL3 = 240, kWidenF16 = 1.5, kWidenBf16 = 1.7, kNarrowF16 = 1,
+                 kNarrowBf16 = 4, kPair = 3.8, kQuad = 2.8;
 /// Of the multiply-adds that a processor begins, those that kernels reach (0.95 and 0.76 on those
 /// two).
 constexpr double kReached = 0.85;
@@ -118,6 +118,10 @@ Result<Rates> rates_of(const Question& q) {
   r.part = r.cycle * find_cycles(u, "part", kPart, r.assumed);
   r.join = r.cycle * find_cycles(u, "join", kJoin, r.assumed);
   r.copy = r.cycle * find_cycles(u, "copy", kCopy, r.assumed);
+  // Some 10 cycles on a Xeon with AMX.
+  constexpr double kTurn = 2;  // lines that are packed
+  const auto turn = u.cycles.find("turn");
+  r.turn = turn != u.cycles.end() ? r.cycle * turn->second : kTurn * r.copy;
   r.copy_row = r.cycle * find_cycles(u, "copy_row", kCopyRow, r.assumed);
   const auto has = [&q](auto is) {
     return std::ranges::any_of(q.workload->tensors(), [&](const Tensor& t) { return is(t.dtype); });
@@ -155,6 +159,7 @@ Result<Rates> rates_of(const Question& q) {
   r.tap_apart = r.cycle * find_cycles(u, "tap_apart", kTapApart, r.assumed);
   r.call = r.cycle * find_cycles(u, "call", kCall, r.assumed);
   r.latency = r.cycle * find_cycles(u, "dram", kDram, r.assumed);
+  r.last_cache = r.cycle * find_cycles(u, "l3", kL3, r.assumed);
   r.region = r.cycle * find_cycles(u, "region", kRegion, r.assumed);
   if (const auto more = u.cycles.find("region_thread"); more != u.cycles.end())
     r.region += r.cycle * more->second * std::max(0, r.threads - 2);

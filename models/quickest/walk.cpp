@@ -235,8 +235,9 @@ class Walk {
       // One buffer holds one tile: what a loop further in has replaced is loaded again.
       // In what threads share, each iteration has buffers of its own.
       const bool moves = id == shared_loop_ || depends(p.load, id);
-      const bool once = p.turned_for != nullptr && places_.is_one_matrix(*p.turned_for, ranges);
-      p.changes = moves || (p.changes && !once);
+      // Several matrices are turned each time that they are multiplied.
+      p.changes = moves || (p.turned_for != nullptr ? !places_.is_one_matrix(*p.turned_for, ranges)
+                                                    : p.changes);
       if (p.changes) p.lines *= n, p.vectors *= n, p.rows *= n, p.bytes *= n;
       all.loads.push_back(p);
     }
@@ -361,14 +362,13 @@ class Walk {
     const Box box = load_box(s_, k_, id, ranges);
     places_.decide(id, box, ranges);
     if (places_.in_place(n.buffer)) {
-      constexpr double kTurned = 2;  // beside a line that is copied
       const auto turned =
           std::ranges::find_if(n.reads_below, [&](const ReadRef& r) { return places_.turns(r); });
       if (turned != n.reads_below.end())
-        v.loads.push_back(
-            {.load = id,
-             .lines = kTurned * places_.bytes_of_box(n.tensor, box, true) / places_.line(),
-             .turned_for = &*turned});
+        v.loads.push_back({.load = id,
+                           .lines = r_.turn / r_.copy * places_.bytes_of_box(n.tensor, box, true) /
+                                    places_.line(),
+                           .turned_for = &*turned});
       return v;
     }
     note_tile(n.buffer, box);

@@ -10,7 +10,8 @@
 namespace tilewright::quickest {
 namespace {
 
-constexpr const char *kGathersFirst = "materialise-gathers", *kHoist = "hoist:";
+constexpr const char *kGathersFirst = "materialise-gathers",
+                     *kHoist = "hoist:", *kAcross = "materialise-across:";
 // Copies are what prices know least of: those of patches take 1.2 to 1.3 times theirs.
 constexpr double kMatricesGain = 0.9, kPatchesGain = 0.8;
 constexpr double kHoistGain = 0.95;
@@ -136,6 +137,15 @@ void Wholes::try_hoisting() {
     names.push_back(from.workload->op(op).name);
   try_names(from, kHoist, std::move(names), false,
             [&](const stitching::Composition& c) { return tries(c, kHoistGain); });
+}
+
+void Wholes::try_rows() {
+  if (!best_) return;
+  const stitching::Composition from = best_->composed;
+  std::vector<std::string> names;
+  for (const OpId op : readers_across(*from.workload)) names.push_back(from.workload->op(op).name);
+  try_names(from, kAcross, std::move(names), false,
+            [&](const stitching::Composition& c) { return tries(c, kMatricesGain); });
 }
 
 Result<Proposal> Wholes::proposal() && {

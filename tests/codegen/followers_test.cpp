@@ -71,6 +71,22 @@ TEST(Followers, AMaskStandsInItsProductsEpilogue) {
   EXPECT_TRUE(says(*source, "then<false>(after, fetch)"));
 }
 
+TEST(Followers, WhatLeavesIsStoredOnceAndReadWhereItLies) {
+  // The sums in one step of the depth and in several, and what follows them.
+  for (const char* const tensor : {"C", "X"})
+    for (const int depth : {19, 7}) {
+      const Schedule s = schedule_of(
+          chain("  - \"X[m,l] = relu(C[m,l])\"\n") + fmt::format("outputs: [{}, E]\n", tensor),
+          kTree, fmt::format("m=10,l=17,k={},n=21", depth));
+      check(s);
+      const auto source = source_of(s);
+      if (!source) GTEST_SKIP() << "no vectors on this machine";
+      EXPECT_TRUE(says(*source, fmt::format("// {} at L1, used where it lies", tensor)));
+      EXPECT_FALSE(says(*source, "flush(t_"));
+      EXPECT_EQ(says(*source, "// C.X: X[m,l] = relu(C[m,l]), from registers"), depth == 19);
+    }
+}
+
 TEST(Followers, AReluStandsInItsProductsEpilogueAndNobodyStoresTheSums) {
   const Schedule s =
       schedule_of(chain("  - \"X[m,l] = relu(C[m,l])\"\n"), kTree, "m=10,l=17,k=19,n=21");

@@ -94,6 +94,23 @@ TEST(MaterialiseOrders, ThreeOrdersAndSums) {
   EXPECT_EQ(r->operators().size(), 4U);
 }
 
+/// Weights of a window whose channels are last; each factor of an element-wise operator, too.
+TEST(MaterialiseAcross, SmallOperandsLieAlongTheRows) {
+  const Workload w = of("t: 12, c: 9, r: 3", "y[t,c] += x[t+r-1,c] * k[c,r]");
+  const Result<Workload> r = apply("materialise-across:p", w);
+  ASSERT_TRUE(r.ok()) << r.reason();
+  EXPECT_EQ(check_rewrite(w, *r, 5).relative_error, 0);
+  for (const char* op : {"k_rows[r,c] = k[c,r]", "y[t,c] += x[t+r-1,c] * k_rows[r,c]"})
+    EXPECT_THAT(to_yaml(*r), testing::HasSubstr(op));
+  EXPECT_TRUE(readers_across(*r).empty());
+  // Products of matrices, what is read once, and what nobody reads along the rows.
+  const std::string loops = "t: 12, c: 9";
+  EXPECT_TRUE(readers_across(of(loops, "y[t,c] = x[t,c] * k[c,t]")).empty());
+  for (const char* op :
+       {"y[t,c] += x[t,r] * k[c,r]", "y[t,c] += x[c,t] * k[c,r]", "y[t,c] += x[t+r-1,c] * k[r,c]"})
+    EXPECT_TRUE(readers_across(of(loops + ", r: 3", op)).empty()) << op;
+}
+
 TEST(MaterialiseOrders, OthersStay) {
   for (const char* op : {"s[i,j] = a[i,j] + b[j,i]", "s[i,j] = a[i,j] + a[i,i]", "s[i,j] = a[j,i]"})
     EXPECT_THAT(apply("materialise-orders:p", of("i: 9, j: 9", op)).reason(),

@@ -99,16 +99,17 @@ std::map<std::string, Gauged> numbers() {
   add("latency L2", 4e-9), add("latency L3", 20e-9), add("latency home", 90e-9);
   add("writing L2", 2e-11), add("writing home", 8e-11), add("writing past caches", 5e-11);
   add("copy", 1e-9), add("copy, short rows", 3e-9);
+  add("product, as it lies", 1000 * 0.25e-9), add("product, turned", (1000 + 256 * 7) * 0.25e-9);
   // 512 rows in tiles of two and of sixteen: 256 and 32 tiles, 50 cycles each.
   add("sums read, few rows", (512 * 20 + 256 * 50) * 0.25e-9);
   add("sums read, many rows", (512 * 20 + 32 * 50) * 0.25e-9);
   add("visits of vectors", (3 + 5) * 0.25e-9);  // three cycles, four operations and a store
   add("taps", 0.5e-9), add("taps, apart", 1e-9);
-  // 96 x 128 in blocks of 6 rows and 4 vectors of 16 lanes: 768 vectors, 32 blocks; a vector's
+  // 96 x 64 in blocks of 6 rows and 4 vectors of 16 lanes: 384 vectors, 16 blocks; a vector's
   // multiply-add a cycle, 20 cycles a block, half a cycle of loads and stores for every vector.
   // Panels of 64 steps of 256 bytes are half of the first cache, 32 KiB.
-  add(kDeepProduct, (64 * 768 + 32 * 20 + 0.5 * 768) * 0.25e-9);
-  add("product short", (32 * 768 + 32 * 20 + 0.5 * 768) * 0.25e-9);
+  add(kDeepProduct, (64 * 384 + 16 * 20 + 0.5 * 384) * 0.25e-9);
+  add("product short", (32 * 384 + 16 * 20 + 0.5 * 384) * 0.25e-9);
   // Rows of 64 vectors, three operations and a half each, a cycle an operation; 50 to begin.
   add("points light", (3 * 64 * 3.5 + 50) * 0.25e-9);
   add("points light, one row", (64 * 3.5 + 50) * 0.25e-9);
@@ -170,6 +171,7 @@ TEST(Calibrate, AMachineFileSaysWhatWasMeasuredAndReadsBack) {
   EXPECT_NEAR(core.cycles.at("take_over"), 25.6, 0.01);
   EXPECT_NEAR(core.peak.at("i8").value, 2 * 4e9 * 32 * 16, 1e9);
   EXPECT_NEAR(core.cycles.at("quad"), 4, 0.01);
+  EXPECT_NEAR(core.cycles.at("turn"), 7, 0.01);
   EXPECT_NEAR(core.cycles.at("write_l2"), 5.12, 0.01);
   EXPECT_NEAR(core.cycles.at("write_dram"), 20.48, 0.01);
   EXPECT_NEAR(core.cycles.at("write_past"), 12.8, 0.01);
@@ -202,12 +204,12 @@ TEST(Calibrate, AMachineFileSaysWhatWasMeasuredAndReadsBack) {
   EXPECT_EQ(machine_from_yaml(to_yaml(m), "host.yaml"), m);
 }
 
-/// Blocks are those of the instruction set's own micro-kernels: with AVX2, 96 rows of 16 vectors
-/// are 128 blocks, whether 4x3 (four panels of three vectors and two of two: 4 x 24 + 2 x 16) or
-/// 6x2. Panels of 256 steps of 64 bytes are half of the first cache.
+/// Blocks are those of the instruction set's own micro-kernels: with AVX2, 96 rows of 8 vectors
+/// are 64 blocks, whether 4x3 (two panels of three vectors and one of two: 2 x 24 + 16) or 6x2.
+/// Panels of 256 steps of 64 bytes are half of the first cache.
 TEST(Calibrate, BlocksAreThoseOfTheInstructionSet) {
   auto all = numbers();
-  const auto product = [](double steps) { return (steps * 768 + 128 * 20 + 0.5 * 1536) * 0.25e-9; };
+  const auto product = [](double steps) { return (steps * 384 + 64 * 20 + 0.5 * 768) * 0.25e-9; };
   all[kDeepProduct].seconds = product(256);
   all["product short"].seconds = product(32);
   Machine host = a_host();

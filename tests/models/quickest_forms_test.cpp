@@ -285,6 +285,66 @@ TEST(PriceOfForms, TurnedOperandsAreTurnedOnceForLoopsThatDoNotMoveThem) {
                            "h/1 m/6 l/16 k/24 ( C.S )", "h/1 l/8 m/6 k/24 ( C.S )"})
     EXPECT_NEAR(packing(tree) / once, 1, 0.01) << tree;
   EXPECT_NEAR(packing("h/4 m/6 l/16 k/24 ( C.S )") / once, 8, 0.1);
+  EXPECT_NEAR(packing("h/4 m/6 l/32 k/48 ( C.S )") / once, 8, 0.1);
+}
+
+/// As long as the file says; without its number twice as long as lines that are packed.
+TEST(PriceOfForms, TurningALineHasANumberOfItsOwn) {
+  Machine m = machine();
+  const auto cycles = [&] {
+    return time_of("m: 48, l: 32, k: 48", "\"S[m,l] += Q[m,k] * K[l,k]\"", "m/48 ( C.S )", m)
+               .packing *
+           m.units.front().clock_hz / (32 * 48 / 16);
+  };
+  m.units.front().cycles["copy"] = 5;
+  m.units.front().cycles.erase("turn");
+  EXPECT_NEAR(cycles(), 10, 0.01);
+  m.units.front().cycles["turn"] = 3;
+  EXPECT_NEAR(cycles(), 3, 0.01);
+}
+
+/// Heads that are multiplied together are turned once for each time, and as fast as one by one.
+TEST(PriceOfForms, SeveralMatricesAreTurnedAsOneIs) {
+  const auto whole = [](const char* tree) {
+    const KernelTime t =
+        time_of("h: 4, m: 48, l: 32, k: 48", "\"S[h,m,l] += Q[h,m,k] * K[h,l,k]\"", tree);
+    return t.arithmetic + t.packing;
+  };
+  EXPECT_NEAR(whole("h/4 m/48 l/32 k/48 ( C.S )") / whole("h/1 m/48 l/32 k/48 ( C.S )"), 1, 0.05);
+}
+
+/// Sums that go on in the next tile pass beside the tile's others, and wait where there are none.
+TEST(PriceOfForms, SumsOfOtherRowsPassBesideThoseOfOneStep) {
+  const auto cycles_of_point = [](const char* tree) {
+    return time_of("r: 64, c: 512", "\"S[r] += X[r,c]\"", tree).arithmetic *
+           machine().units.front().clock_hz / (64 * 512);
+  };
+  EXPECT_GT(cycles_of_point("r/1 c/1 ( C.S )"), 3.9);
+  EXPECT_LT(cycles_of_point("r/64 c/1 ( C.S )"), 3);
+}
+
+/// Rows of a left operand that a loop over the depth cuts wait for the last cache once for each
+/// block of registers: as long as that cache takes.
+TEST(PriceOfForms, RowsOfACutDepthWaitForTheLastCache) {
+  Machine m = machine();
+  const auto cycles = [&](double of_last_cache) {
+    m.units.front().cycles["l3"] = of_last_cache;
+    return time_of("m: 4096, \"n\": 64, k: 544", "\"C[m,n] += A[m,k] * B[k,n]\"",
+                   "k/32 m/96 ( C.C )", m)
+               .arithmetic *
+           m.units.front().clock_hz;
+  };
+  EXPECT_NEAR(cycles(160) - cycles(60), 100.0 * (544 / 32) * (4096 / 6.0), 5e4);
+}
+
+/// Taps that a loop cuts are met point by point, and sums are loaded and stored each time.
+TEST(PriceOfForms, AWindowOfSomeTapsTakesNoLess) {
+  const auto whole = [](const char* tree) {
+    return time_of("c: 16, y: 24, x: 48, r: 9, s: 5", "\"Y[c,y,x] += X[c,y+r,2*x+2*s] * W[c,r,s]\"",
+                   tree)
+        .arithmetic;
+  };
+  EXPECT_GT(whole("c/1 s/2 ( C.Y )"), whole("c/1 ( C.Y )"));
 }
 
 /// A depthwise convolution hands its points on from registers: an activation behind it costs no

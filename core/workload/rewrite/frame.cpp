@@ -56,6 +56,7 @@ const std::vector<Rewrite>& rewrites() {
                                         materialise_patches(),
                                         materialise_matrices(),
                                         materialise_orders(),
+                                        materialise_across(),
                                         pad_results(),
                                         channels_last()};
   return all;

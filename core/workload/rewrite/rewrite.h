@@ -30,8 +30,8 @@ struct Rewrite {
 };
 const std::vector<Rewrite>& rewrites();
 
-/// One rewrite by its name or, where it has an argument, "NAME:ARGUMENT". Throws InputError for a name
-/// that is not in rewrites(), for an argument too many and for one that is missing or wrong.
+/// One rewrite by its name or, where it has an argument, "NAME:ARGUMENT". Throws InputError for a
+/// name that is not in rewrites(), for an argument too many and for one that is missing or wrong.
 Result<Workload> apply(std::string_view name, const Workload& w);
 
 struct RewriteCheck {
@@ -66,8 +66,8 @@ Rewrite copies();
 Rewrite inlining();
 /// hoist.cpp
 Rewrite hoist();
-/// Operators that `hoist` would change; with `along`, those alone that have a part which moves along
-/// the operator's last loop: others are the same in a row.
+/// Operators that `hoist` would change; with `along`, those alone that have a part which moves
+/// along the operator's last loop: others are the same in a row.
 std::vector<OpId> operators_to_hoist(const Workload& w, bool along = false);
 /// pad.cpp
 Rewrite pad();
@@ -83,11 +83,15 @@ std::vector<OpId> channels_to_be_last(const Workload& w);
 Rewrite materialise_gathers();
 Rewrite materialise_patches();
 Rewrite materialise_matrices();
-/// Products that `materialise-matrices` would change: those that read an operand through windows, or
-/// the others.
+/// Products that `materialise-matrices` would change: those that read an operand through windows,
+/// or the others.
 std::vector<OpId> no_products_of_matrices(const Workload& w, bool windows);
 Rewrite materialise_orders();
 /// Operators that `materialise-orders` would change.
 std::vector<OpId> readers_in_orders(const Workload& w);
+/// materialise_across.cpp
+Rewrite materialise_across();
+/// Operators that `materialise-across` would change.
+std::vector<OpId> readers_across(const Workload& w);
 
 }  // namespace tilewright
