@@ -55,6 +55,7 @@ const std::vector<Rewrite>& rewrites() {
                                         materialise_gathers(),
                                         materialise_patches(),
                                         materialise_matrices(),
+                                        materialise_windows(),
                                         materialise_orders(),
                                         pad_results(),
                                         channels_last()};

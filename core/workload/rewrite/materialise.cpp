@@ -40,11 +40,15 @@
 
 #include "core/base/format.h"
 #include "core/workload/access.h"
+#include "core/workload/rewrite/operand_copy.h"
 #include "core/workload/rewrite/rewrite.h"
 #include "core/workload/rewrite/substitute.h"
 
 namespace tilewright {
 namespace {
+
+using rewrite::Looked, rewrite::looked_by, rewrite::stays_inside, rewrite::stride_of,
+    rewrite::written_first;
 
 /// Whether the operator sums products of two inputs, of which it looks one up.
 bool is_product_of_gathers(const Workload& w, OpId id) {
@@ -52,13 +56,6 @@ bool is_product_of_gathers(const Workload& w, OpId id) {
   return !op.running && op.outputs.size() == 1 && w.gathers(id) && !w.reduction_loops(id).empty() &&
          factors_of(op.outputs.front());
 }
-
-/// The loops of the operator that say which element is read, and how many elements that are.
-struct Looked {
-  std::vector<LoopId> loops;
-  std::vector<std::int64_t> shape;
-  double elements = 1;
-};
 
 Looked looked_up(const WorkloadSpec& spec, const Operator& op, const Access& read) {
   Looked out;
@@ -70,55 +67,8 @@ Looked looked_up(const WorkloadSpec& spec, const Operator& op, const Access& rea
   return out;
 }
 
-/// The input of `op` as an operator that writes it. `op` reads what that one writes.
-Operator written_first(WorkloadSpec& spec, Operator& op, std::size_t input, const Looked& looked) {
-  const TensorId from = op.inputs[input].tensor;
-  Operator first{.name = {}, .loops = looked.loops, .inputs = op.inputs, .outputs = {}};
-  Tensor rows{.name = rewrite::unused(spec.tensors, spec.tensors[from.index()].name + "_rows"),
-              .shape = looked.shape,
-              .dtype = spec.tensors[from.index()].dtype};
-  first.name = rewrite::unused(spec.operators, rows.name);
-  Access access{.tensor = TensorId(spec.tensors.size()), .index = {}};
-  for (LoopId l : looked.loops) access.index.push_back({.terms = {{.loop = l}}});
-  spec.tensors.push_back(std::move(rows));
-  first.outputs.push_back(
-      {.target = access, .value = {.kind = Expr::Kind::input, .input = static_cast<int>(input)}});
-  rewrite::drop_unread(first);
-  op.inputs[input] = std::move(access);
-  rewrite::drop_unread(op);
-  return first;
-}
-
 /// Pieces of a row this long are copied as fast as whole rows: a line of memory.
 constexpr double kLongPiece = 128;
-
-/// How many elements the access moves on in memory with each iteration of the loop.
-std::int64_t stride_of(const Workload& w, const Access& a, LoopId l) {
-  std::int64_t stride = 0, inner = 1;
-  const std::vector<std::int64_t>& shape = w.tensor(a.tensor).shape;
-  for (std::size_t d = a.index.size(); d-- > 0; inner *= shape[d])
-    for (const Term& t : a.index[d].terms)
-      if (t.loop == l) stride += t.coefficient * inner;
-  return stride;
-}
-
-/// Whether indices of this dimension stay inside of the tensor and are no values.
-bool stays_inside(const Workload& w, const Affine& index, std::int64_t extent) {
-  std::int64_t least = index.offset, most = index.offset;
-  for (const Term& t : index.terms)
-    (t.coefficient < 0 ? least : most) += t.coefficient * (w.loop(t.loop).extent - 1);
-  return index.gathered < 0 && least >= 0 && most < extent;
-}
-
-/// The operand's elements that these loops say.
-Looked looked_by(const Workload& w, std::vector<LoopId> loops) {
-  Looked out{.loops = std::move(loops), .shape = {}};
-  for (LoopId l : out.loops) {
-    out.shape.push_back(w.loop(l).extent);
-    out.elements *= static_cast<double>(out.shape.back());
-  }
-  return out;
-}
 
 /// The loops of an input that is read in patches, those of the depth last, in the order that the
 /// other factor has them in. Nothing where it is read otherwise, or any element by two points of

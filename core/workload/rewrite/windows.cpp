@@ -1,0 +1,141 @@
+// Operands of products that are read through windows, written by an operator of their own first.
+//
+//   Y[o,y,x] += X[c,y+r-1,x+s-1] * W[o,c,r,s]     =>     X_rows[c,r,s,y,x] = X[c,y+r-1,x+s-1]
+//                                                        Y[o,y,x] += X_rows[c,r,s,y,x] * W[o,c,r,s]
+//
+// The copy has an element for each point of its operand's loops, however often one element is read,
+// and zeros outside of the tensor. Its last dimensions are those of the result that the other
+// operand does not have, where the result ends in these; else those that are summed over. The
+// depth is in the other operand's order, so that it is read in one piece, or, where the copy ends in
+// it, in that of its own tensor; the other operand is then written in that order, too.
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "core/base/format.h"
+#include "core/workload/rewrite/operand_copy.h"
+#include "core/workload/rewrite/rewrite.h"
+
+namespace tilewright {
+namespace {
+
+using rewrite::looked_by, rewrite::stride_of, rewrite::written_first;
+using WindowLoops = std::vector<LoopId>;
+
+/// The copies that a product reads: by input, its dimensions; empty: it is read as it lies.
+using Copies = std::array<WindowLoops, 2>;
+
+bool names_loop(const Access& a, LoopId l) {
+  return std::ranges::any_of(a.index, [&](const Affine& i) {
+    return std::ranges::find(i.terms, l, &Term::loop) != i.terms.end();
+  });
+}
+
+bool all_plain(const Access& a) {
+  return std::ranges::all_of(a.index, [](const Affine& i) { return i.plain_loop().has_value(); });
+}
+
+WindowLoops as_in(const Workload& w, WindowLoops loops, const Access& a) {
+  std::ranges::stable_sort(
+      loops, [&](LoopId x, LoopId y) { return stride_of(w, a, x) > stride_of(w, a, y); });
+  return loops;
+}
+
+/// Of a sum of products of two inputs, one of which is read through windows and has loops of the
+/// result that the other has not, as the other has.
+std::optional<Copies> copies_of(const Workload& w, OpId id) {
+  const Operator& op = w.op(id);
+  if (op.running || op.outputs.size() != 1 || op.inputs.size() != 2 || w.gathers(id) ||
+      op.outputs.front().rescale || !factors_of(op.outputs.front()))
+    return std::nullopt;
+  const Access& out = op.outputs.front().target;
+  if (!all_plain(out) || all_plain(op.inputs[0]) == all_plain(op.inputs[1])) return std::nullopt;
+  const std::size_t side = all_plain(op.inputs[0]) ? 1 : 0;
+  const Access &image = op.inputs[side], &other = op.inputs[1 - side];
+  WindowLoops depth, mine, shared;
+  bool others = false;
+  for (const LoopId l : op.loops) {
+    const bool in_image = names_loop(image, l), in_other = names_loop(other, l);
+    if (w.is_reduction(id, l)) {
+      if (!in_image || !in_other) return std::nullopt;
+      depth.push_back(l);
+    } else if (in_image) {
+      (in_other ? shared : mine).push_back(l);
+    } else {
+      others = true;
+    }
+  }
+  if (depth.empty() || mine.empty() || !others) return std::nullopt;
+  const auto is_mine = [&](LoopId l) { return std::ranges::find(mine, l) != mine.end(); };
+  WindowLoops result;
+  for (const Affine& index : out.index)
+    if (const LoopId l = *index.plain_loop(); names_loop(image, l)) result.push_back(l);
+  WindowLoops ending;  // of the result
+  for (std::size_t d = out.index.size(); d-- > 0 && is_mine(*out.index[d].plain_loop());)
+    ending.insert(ending.begin(), *out.index[d].plain_loop());
+  Copies copies;
+  WindowLoops& rows = copies[side];
+  rows.assign(result.begin(), result.end() - static_cast<std::ptrdiff_t>(ending.size()));
+  depth = as_in(w, depth, ending.empty() ? image : other);
+  rows.insert(rows.end(), depth.begin(), depth.end());
+  rows.insert(rows.end(), ending.begin(), ending.end());
+  if (ending.empty() && as_in(w, depth, other) != depth) {
+    WindowLoops& whole = copies[1 - side];
+    for (const Affine& index : other.index)
+      if (!w.is_reduction(id, *index.plain_loop())) whole.push_back(*index.plain_loop());
+    whole.insert(whole.end(), depth.begin(), depth.end());
+  }
+  return copies;
+}
+
+Result<Workload> with_windows(const Workload& w, std::string_view text) {
+  WorkloadSpec spec = w.spec();
+  const auto names = rewrite::split(text, ';');
+  for (const std::string_view name : names)
+    if (!copies_of(w, rewrite::operator_named(w, name, "materialise-windows:OP;OP")))
+      return Reason{
+          formatted("operator {} is no product of two tensors of which it reads one through "
+                    "windows",
+                    name)};
+  std::vector<Operator> all;
+  for (std::size_t i = 0; i < w.operators().size(); ++i) {
+    Operator op = spec.operators[i];
+    if (std::ranges::find(names, op.name) != names.end()) {
+      const Copies copies = *copies_of(w, OpId(i));
+      const std::vector<Access> reads = op.inputs;
+      for (const std::size_t side : {0, 1}) {
+        if (copies[side].empty()) continue;
+        const auto at = std::ranges::find(op.inputs, reads[side]) - op.inputs.begin();
+        all.push_back(written_first(spec, op, static_cast<std::size_t>(at),
+                                    looked_by(w, copies[side])));
+        spec.operators.push_back(all.back());  // its name is taken
+      }
+    }
+    all.push_back(std::move(op));
+  }
+  spec.operators = std::move(all);
+  return Workload::create(std::move(spec));
+}
+
+}  // namespace
+
+std::vector<OpId> products_of_windows(const Workload& w) {
+  std::vector<OpId> found;
+  for (std::size_t i = 0; i < w.operators().size(); ++i)
+    if (copies_of(w, OpId(i))) found.emplace_back(i);
+  return found;
+}
+
+Rewrite materialise_windows() {
+  return {.name = "materialise-windows",
+          .summary =
+              "products of which an operand is read through windows, as in convolutions, read a "
+              "copy that has an element for each point, with zeros outside of the tensor",
+          .source = "lowering of convolutions: Chellapilla et al., High Performance Convolutional "
+                    "Neural Networks for Document Processing, IWFHR 2006",
+          .function = nullptr,
+          .argument = "OP;OP",
+          .with = with_windows};
+}
+
+}  // namespace tilewright
