@@ -43,6 +43,19 @@ bool whole(const Walked& x, const Shape& shape) {
   });
 }
 
+std::optional<SlabPart> inside_of(const Walked& x, const Shape& shape) {
+  SlabPart part{.rows = {0, shape.rows}, .columns = {0, shape.columns}};
+  if (x.touches.empty()) return SlabPart{};
+  for (const auto& [f, below] : x.inside) {
+    if (f.row != 0 && f.column != 0) return std::nullopt;
+    if (f.column != 0)
+      part.columns = intersect(part.columns, clipped(f.base, f.column, below, shape.columns));
+    else
+      part.rows = intersect(part.rows, clipped(f.base, f.row, below, shape.rows));
+  }
+  return part;
+}
+
 bool KernelEmitter::depends(const Operator& op, const Access& a, LoopId loop) const {
   return loop.valid() && std::ranges::any_of(a.index, [&](const Affine& i) {
            return i.gathered >= 0
@@ -79,26 +92,25 @@ bool is_in_last_two(const Access& a, LoopId loop) {
   return true;
 }
 
-bool KernelEmitter::may_lie(const Operator& op, const Access& a, const SlabLoops& loops) const {
+bool KernelEmitter::may_lie(OpId id, const Access& a, const SlabLoops& loops) const {
+  const Operator& op = w_.op(id);
   const std::int64_t block = kBlock / size_of(w_.tensor(a.tensor).dtype);
   if (is_gather(a)) return false;
   for (std::size_t d = 0; d < a.index.size(); ++d) {
     const Affine& index = a.index[d];
-    std::int64_t low = index.offset, high = index.offset;
     const bool last = d + 1 == a.index.size();
-    bool columns = false;
+    bool columns = false, anywhere = false;  // where the tile begins, whatever that is
     for (const Term& t : index.terms) {
-      const std::int64_t to = t.coefficient * (w_.loop(t.loop).extent - 1);
-      low += std::min<std::int64_t>(0, to), high += std::max<std::int64_t>(0, to);
       if (t.loop == loops.columns) {
         if (!last || t.coefficient != 1) return false;
         columns = true;
+      } else if (last && tile_size(id, t.loop) == 1) {
+        anywhere = true;
       } else if (last && t.coefficient % block != 0) {
         return false;
       }
     }
-    if (low < 0 || high >= w_.tensor(a.tensor).shape[d]) return false;
-    if (last && (!columns || index.offset % block != 0)) return false;
+    if (last && (!columns || (!anywhere && index.offset % block != 0))) return false;
   }
   return depends(op, a, loops.columns);
 }
@@ -207,6 +219,43 @@ std::optional<Value> KernelEmitter::as_it_lies(const Operator& op, const Access&
   v.spread = Spread::row;
   if (!rows || (shape.rows > 1 && x.offset.row != 1)) return std::nullopt;
   return v;
+}
+
+std::optional<SlabPart> KernelEmitter::part_as_it_lies(const Operator& op, const Access& a,
+                                                       const Walked& x, const SlabAt& slab,
+                                                       const Value& to) const {
+  const bool by_rows = depends(op, a, slab.loops.rows);
+  const Shape shape{by_rows ? slab.shape.rows : 1, slab.shape.columns};
+  if (is_gather(a) || !depends(op, a, slab.loops.columns)) return std::nullopt;
+  if ((to.spread == Spread::full) != (by_rows || !slab.loops.rows.valid())) return std::nullopt;
+  if (to.spread != Spread::full && to.spread != Spread::column) return std::nullopt;
+  const std::optional<SlabPart> part = inside_of(x, shape);
+  if (!part || part->empty()) return part;
+  const std::int64_t block = kBlock / size_of(x.type);
+  const std::int64_t first = x.offset.at(part->rows.lo, part->columns.lo);
+  const bool rows_lie = part->rows.size() == 1 || (x.offset.row >= 0 && x.offset.row % block == 0);
+  const bool columns_lie = part->columns.size() == 1 || x.offset.column == 1;
+  if (!rows_lie || !columns_lie || first % block != 0) return std::nullopt;
+  if (part->columns.lo % (kBlock / size_of(to.type)) != 0) return std::nullopt;
+  return part;
+}
+
+void KernelEmitter::fill(VectorUnit& unit, const Walked& x, const SlabPart& part,
+                         const SlabAt& slab, const Value& to) const {
+  const Shape all{to.spread == Spread::full ? slab.shape.rows : 1, slab.shape.columns};
+  const Shape some{part.rows.size(), part.columns.size()};
+  if (part.empty() || some.rows < all.rows || some.columns < all.columns)
+    unit.apply(VectorOp::dup, to, {}, all, 0);
+  if (part.empty()) return;
+  Value there = to;
+  there.place.offset = to.offset() + part.rows.lo * to.pitch + part.columns.lo;
+  const Value from{
+      .spread = to.spread,
+      .type = x.type,
+      .place = {x.object, x.offset.at(part.rows.lo, part.columns.lo)},
+      .pitch = some.rows > 1 ? x.offset.row : round_up(some.columns, kBlock / size_of(x.type)),
+      .touches = x.touches};
+  unit.apply(x.type == to.type ? VectorOp::copy : VectorOp::cast, there, {from}, some);
 }
 
 /// The loop of a trace that has no place in the plan's tree: one over what a slab has.
@@ -359,6 +408,15 @@ Value KernelEmitter::packed(VectorUnit& unit, const Operator& op, const Access& 
                         : columns         ? Spread::column
                                           : Spread::one;
   const Walked own = walked(slab.op, a, b, slab.at, slab.loops);
+  if (emit.kept && (spread == Spread::full || spread == Spread::column)) {
+    const std::int64_t used = unit.used();
+    const Value v = unit.temporary(spread, slab.shape);
+    if (const auto part = part_as_it_lies(op, a, own, slab, v)) {
+      fill(unit, own, *part, slab, v);
+      return v;
+    }
+    unit.release_to(used);
+  }
   const bool lines = in_lines(b) && !is_gather(a), all = lines && whole(own, slab.shape);
   if (lines && own.type == DType::f16) {
     const Value wide =
@@ -412,6 +470,7 @@ Value KernelEmitter::packed(VectorUnit& unit, const Operator& op, const Access& 
 /// Scratch as elements of 16 bits: a value to begin temporaries like.
 Value KernelEmitter::narrow_scratch() {
   if (narrow_name_.empty()) {
+    if (scratch_bytes_ == 0) throw Refused{"its tiles leave no UB to work in"};
     narrow_name_ = names_.fresh("scratch16");
     Buffer narrow = *std::ranges::find(extra_, scratch_name_, &Buffer::name);
     narrow.name = narrow_name_, narrow.type = DType::f16;
@@ -444,6 +503,7 @@ Value KernelEmitter::index_value(VectorUnit& unit, const Operator& op, LoopId lo
 /// Scratch, written: where the scalar unit works in it, too, its instructions come one after
 /// another.
 TraceTouch KernelEmitter::scratch_touch() const {
+  if (scratch_bytes_ == 0) throw Refused{"its tiles leave no UB to work in"};
   const Buffer& scratch = *std::ranges::find(extra_, scratch_name_, &Buffer::name);
   return {.memory = Memory::ub,
           .write = true,

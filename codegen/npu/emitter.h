@@ -103,6 +103,13 @@ struct Walked {
 struct Shape;
 /// Whether every element of a slab is in the tensor.
 bool whole(const Walked& x, const Shape& shape);
+/// Rows and columns of a slab.
+struct SlabPart {
+  Interval rows, columns;
+  bool empty() const { return rows.empty() || columns.empty(); }
+};
+/// Those whose elements are in the tensor. Nothing where they are no rectangle.
+std::optional<SlabPart> inside_of(const Walked& x, const Shape& shape);
 /// Whether no other dimension of the access goes by the loop.
 bool is_in_last_two(const Access& a, LoopId loop);
 
@@ -289,13 +296,20 @@ class KernelEmitter : private BlockWalk {
   std::optional<Spread> spread_of(const Access& a, const SlabLoops& at) const;
   /// Whether an access to columns lies as vector instructions walk it, in slabs that begin at
   /// multiples of a block.
-  bool may_lie(const Operator& op, const Access& a, const SlabLoops& loops) const;
+  bool may_lie(OpId op, const Access& a, const SlabLoops& loops) const;
   /// Of a buffer's tile, or of the tensor at home where there is none.
   Walked walked(OpId op, const Access& a, BufferId b, const std::vector<Interval>& at,
                 const SlabLoops& loops) const;
   /// As an operand of vector instructions, where they can begin and go on there.
   std::optional<Value> as_it_lies(const Operator& op, const Access& a, const Walked& x,
                                   const SlabLoops& loops, const Shape& shape) const;
+  /// The part of a slab that is in the tensor, where vector instructions can begin and go on there
+  /// in the tile and in `to`, which is of the whole slab.
+  std::optional<SlabPart> part_as_it_lies(const Operator& op, const Access& a, const Walked& x,
+                                          const SlabAt& slab, const Value& to) const;
+  /// Zeros in `to`, then what there is of the access, copied or cast.
+  void fill(VectorUnit& unit, const Walked& x, const SlabPart& part, const SlabAt& slab,
+            const Value& to) const;
   /// Whether the vector unit itself brings elements from anywhere in the tile, and there: floats.
   bool in_lines(BufferId b) const;
   /// Whether the scalar unit is needed for some access or index, as far as tiles are not known.

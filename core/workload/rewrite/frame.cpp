@@ -56,6 +56,7 @@ const std::vector<Rewrite>& rewrites() {
                                         materialise_patches(),
                                         materialise_matrices(),
                                         materialise_windows(),
+                                        materialise_borders(),
                                         materialise_orders(),
                                         pad_results(),
                                         channels_last()};

@@ -90,6 +90,9 @@ std::vector<OpId> no_products_of_matrices(const Workload& w, bool windows);
 Rewrite materialise_windows();
 /// Products that `materialise-windows` would change.
 std::vector<OpId> products_of_windows(const Workload& w);
+Rewrite materialise_borders();
+/// Operators that `materialise-borders` would change.
+std::vector<OpId> readers_beyond_rows(const Workload& w);
 /// materialise.cpp
 Rewrite materialise_orders();
 /// Operators that `materialise-orders` would change.

@@ -8,11 +8,20 @@
 // operand does not have, where the result ends in these; else those that are summed over. The
 // depth is in the other operand's order, so that it is read in one piece, or, where the copy ends in
 // it, in that of its own tensor; the other operand is then written in that order, too.
+//
+// Operators that read before the first element of a tensor's rows read a copy with zeros there:
+//
+//   Y[c,x] max= X[c,x+s-1]     =>     X_wide[c,i] = X[c,i-16]
+//                                     Y[c,x]     max= X_wide[c,x+s+15]
+//
+// Rows of the copy begin a whole number of blocks of 16 elements before those of the tensor, so that
+// elements keep their places within blocks.
 #include <algorithm>
 #include <array>
 #include <optional>
 
 #include "core/base/format.h"
+#include "core/workload/rewrite/build.h"
 #include "core/workload/rewrite/operand_copy.h"
 #include "core/workload/rewrite/rewrite.h"
 
@@ -117,7 +126,97 @@ Result<Workload> with_windows(const Workload& w, std::string_view text) {
   return Workload::create(std::move(spec));
 }
 
+/// How far beyond the ends of its tensor's rows an access reads.
+struct Beyond {
+  std::int64_t before = 0, behind = 0;
+};
+
+/// Of an access that reads before the first element of a row.
+std::optional<Beyond> beyond_rows(const Workload& w, const Access& a) {
+  if (a.index.empty() || a.index.back().gathered >= 0) return std::nullopt;
+  const Affine& index = a.index.back();
+  std::int64_t least = index.offset, most = index.offset;
+  for (const Term& t : index.terms)
+    (t.coefficient < 0 ? least : most) += t.coefficient * (w.loop(t.loop).extent - 1);
+  if (least >= 0) return std::nullopt;
+  return Beyond{-least, std::max<std::int64_t>(0, most + 1 - w.tensor(a.tensor).shape.back())};
+}
+
+bool reads_beyond(const Workload& w, const Operator& op) {
+  return !op.running && std::ranges::any_of(op.inputs, [&](const Access& a) {
+    return beyond_rows(w, a).has_value();
+  });
+}
+
+/// The tensor with zeros around its rows, as an operator that writes it.
+Operator widened(WorkloadSpec& spec, TensorId from, std::int64_t before, std::int64_t behind) {
+  const Tensor whole = spec.tensors[from.index()];
+  Tensor wide{.name = rewrite::unused(spec.tensors, whole.name + "_wide"),
+              .shape = whole.shape,
+              .dtype = whole.dtype};
+  wide.shape.back() += before + behind;
+  Operator op{.name = rewrite::unused(spec.operators, wide.name)};
+  Access read{.tensor = from}, written{.tensor = TensorId(spec.tensors.size())};
+  for (std::size_t d = 0; d < wide.shape.size(); ++d) {
+    op.loops.emplace_back(spec.loops.size());
+    spec.loops.push_back({.name = rewrite::unused(spec.loops, "of_" + wide.name),
+                          .extent = wide.shape[d]});
+    written.index.push_back({.terms = {{.loop = op.loops.back()}}});
+    read.index.push_back(written.index.back());
+  }
+  read.index.back().offset = -before;
+  spec.tensors.push_back(std::move(wide));
+  op.inputs = {std::move(read)};
+  op.outputs = {{.target = std::move(written), .value = rewrite::read(0)}};
+  return op;
+}
+
+Result<Workload> with_borders(const Workload& w, std::string_view text) {
+  constexpr std::int64_t kWhole = 16;
+  WorkloadSpec spec = w.spec();
+  const auto names = rewrite::split(text, ';');
+  for (const std::string_view name : names)
+    if (!reads_beyond(w, w.op(rewrite::operator_named(w, name, "materialise-borders:OP;OP"))))
+      return Reason{
+          formatted("operator {} does not read before the first element of a row", name)};
+  std::vector<Operator> all;
+  for (Operator op : w.operators()) {
+    if (std::ranges::find(names, op.name) != names.end())
+      for (Access& a : op.inputs) {
+        const std::optional<Beyond> beyond = beyond_rows(w, a);
+        if (!beyond) continue;
+        const std::int64_t before = ceil_div(beyond->before, kWhole) * kWhole;
+        const TensorId from = a.tensor;
+        all.push_back(widened(spec, from, before, beyond->behind));
+        spec.operators.push_back(all.back());  // its name is taken
+        a.tensor = all.back().outputs.front().target.tensor;
+        a.index.back().offset += before;
+      }
+    all.push_back(std::move(op));
+  }
+  spec.operators = std::move(all);
+  return Workload::create(std::move(spec));
+}
+
 }  // namespace
+
+std::vector<OpId> readers_beyond_rows(const Workload& w) {
+  std::vector<OpId> found;
+  for (std::size_t i = 0; i < w.operators().size(); ++i)
+    if (reads_beyond(w, w.operators()[i])) found.emplace_back(i);
+  return found;
+}
+
+Rewrite materialise_borders() {
+  return {.name = "materialise-borders",
+          .summary =
+              "operators that read before the first element of a tensor's rows read a copy that "
+              "has zeros there, a whole number of blocks of 16 elements",
+          .source = "the usual padding of images before a convolution",
+          .function = nullptr,
+          .argument = "OP;OP",
+          .with = with_borders};
+}
 
 std::vector<OpId> products_of_windows(const Workload& w) {
   std::vector<OpId> found;
