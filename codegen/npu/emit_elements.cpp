@@ -297,7 +297,11 @@ void KernelEmitter::move_lines(VectorUnit& unit, const Walked& x, const SlabAt& 
   const auto along = [&](const Form& f) { return across ? f.row : f.column; };
   const bool kept = emit.kept && kept_ == Kept::all;
   const std::int64_t used = unit.used();
-  const Value between = unit.blocks(Spread::row, std::min(length, kLineAtOnce), scratch);
+  // In scratch, where the value itself may be a tile.
+  const std::int64_t most = std::min(length, kLineAtOnce);
+  const Value between = scratch.type == DType::f16
+                            ? unit.blocks(Spread::row, most, narrow_scratch())
+                            : unit.blocks(Spread::row, most);
   looped(across ? column_counter_ : row_counter_, lines, kept, [&](std::int64_t line) {
     const std::int64_t r = across ? 0 : line, c = across ? line : 0;
     Interval there{0, length};

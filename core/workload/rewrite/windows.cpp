@@ -15,7 +15,11 @@
 //                                     Y[c,x]     max= X_wide[c,x+s+15]
 //
 // Rows of the copy begin a whole number of blocks of 16 elements before those of the tensor, so that
-// elements keep their places within blocks.
+// elements keep their places within blocks. Where neighbours of the result are made of elements that
+// are no neighbours, the copy has what each tap of the window reads, side by side:
+//
+//   Y[c,x] max= X[c,2*x+s-1]   =>     X_wide[c,s,x] = X[c,2*x+s-1]
+//                                     Y[c,x]     max= X_wide[c,s,x]
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -142,33 +146,58 @@ std::optional<Beyond> beyond_rows(const Workload& w, const Access& a) {
   return Beyond{-least, std::max<std::int64_t>(0, most + 1 - w.tensor(a.tensor).shape.back())};
 }
 
+/// Whether neighbours of a result are made of elements of a row that are no neighbours, at several
+/// places of the row.
+bool has_gaps(const Operator& op, const Access& a) {
+  const std::vector<Affine>& out = op.outputs.front().target.index;
+  if (op.outputs.size() != 1 || out.empty() || a.index.empty()) return false;
+  const auto along = out.back().plain_loop();
+  const std::vector<Term>& terms = a.index.back().terms;
+  return along && terms.size() > 1 && a.index.back().gathered < 0 &&
+         std::ranges::any_of(terms, [&](const Term& t) {
+           return t.loop == *along && t.coefficient > 1;
+         });
+}
+
 bool reads_beyond(const Workload& w, const Operator& op) {
   return !op.running && std::ranges::any_of(op.inputs, [&](const Access& a) {
-    return beyond_rows(w, a).has_value();
+    return has_gaps(op, a) || beyond_rows(w, a).has_value();
   });
 }
 
-/// The tensor with zeros around its rows, as an operator that writes it.
-Operator widened(WorkloadSpec& spec, TensorId from, std::int64_t before, std::int64_t behind) {
+/// The tensor, its rows as `row` reads them along these loops, as an operator that writes it.
+Operator with_rows(WorkloadSpec& spec, TensorId from, Affine row, const WindowLoops& along) {
   const Tensor whole = spec.tensors[from.index()];
   Tensor wide{.name = rewrite::unused(spec.tensors, whole.name + "_wide"),
               .shape = whole.shape,
               .dtype = whole.dtype};
-  wide.shape.back() += before + behind;
   Operator op{.name = rewrite::unused(spec.operators, wide.name)};
   Access read{.tensor = from}, written{.tensor = TensorId(spec.tensors.size())};
-  for (std::size_t d = 0; d < wide.shape.size(); ++d) {
+  wide.shape.pop_back();
+  for (const std::int64_t extent : wide.shape) {
     op.loops.emplace_back(spec.loops.size());
-    spec.loops.push_back({.name = rewrite::unused(spec.loops, "of_" + wide.name),
-                          .extent = wide.shape[d]});
-    written.index.push_back({.terms = {{.loop = op.loops.back()}}});
-    read.index.push_back(written.index.back());
+    spec.loops.push_back(
+        {.name = rewrite::unused(spec.loops, "of_" + wide.name), .extent = extent});
+    read.index.push_back({.terms = {{.loop = op.loops.back()}}});
   }
-  read.index.back().offset = -before;
+  read.index.push_back(std::move(row));
+  for (const LoopId l : along) {
+    op.loops.push_back(l);
+    wide.shape.push_back(spec.loops[l.index()].extent);
+  }
+  for (const LoopId l : op.loops) written.index.push_back({.terms = {{.loop = l}}});
   spec.tensors.push_back(std::move(wide));
   op.inputs = {std::move(read)};
   op.outputs = {{.target = std::move(written), .value = rewrite::read(0)}};
   return op;
+}
+
+/// With zeros around its rows.
+Operator widened(WorkloadSpec& spec, TensorId from, std::int64_t before, std::int64_t behind) {
+  const LoopId along(spec.loops.size());
+  spec.loops.push_back({.name = rewrite::unused(spec.loops, "along"),
+                        .extent = spec.tensors[from.index()].shape.back() + before + behind});
+  return with_rows(spec, from, {.terms = {{.loop = along}}, .offset = -before}, {along});
 }
 
 Result<Workload> with_borders(const Workload& w, std::string_view text) {
@@ -178,11 +207,25 @@ Result<Workload> with_borders(const Workload& w, std::string_view text) {
   for (const std::string_view name : names)
     if (!reads_beyond(w, w.op(rewrite::operator_named(w, name, "materialise-borders:OP;OP"))))
       return Reason{
-          formatted("operator {} does not read before the first element of a row", name)};
+          formatted("operator {} neither reads before the first element of a row nor steps over "
+                    "elements of one",
+                    name)};
   std::vector<Operator> all;
   for (Operator op : w.operators()) {
     if (std::ranges::find(names, op.name) != names.end())
       for (Access& a : op.inputs) {
+        if (has_gaps(op, a)) {
+          WindowLoops along;
+          for (const Term& t : a.index.back().terms) along.push_back(t.loop);
+          const LoopId last = *op.outputs.front().target.index.back().plain_loop();
+          std::ranges::stable_partition(along, [&](LoopId l) { return l != last; });
+          all.push_back(with_rows(spec, a.tensor, a.index.back(), along));
+          spec.operators.push_back(all.back());
+          a.tensor = all.back().outputs.front().target.tensor;
+          a.index.pop_back();
+          for (const LoopId l : along) a.index.push_back({.terms = {{.loop = l}}});
+          continue;
+        }
         const std::optional<Beyond> beyond = beyond_rows(w, a);
         if (!beyond) continue;
         const std::int64_t before = ceil_div(beyond->before, kWhole) * kWhole;
@@ -211,7 +254,8 @@ Rewrite materialise_borders() {
   return {.name = "materialise-borders",
           .summary =
               "operators that read before the first element of a tensor's rows read a copy that "
-              "has zeros there, a whole number of blocks of 16 elements",
+              "has zeros there, a whole number of blocks of 16 elements; those that step over "
+              "elements of a row, a copy of what each tap reads",
           .source = "the usual padding of images before a convolution",
           .function = nullptr,
           .argument = "OP;OP",
