@@ -9,8 +9,14 @@
 namespace tilewright::npu {
 namespace {
 
-/// The first and last of `n` elements, one `step` of the form after another from `begin` on, whose
-/// values are in 0 to `below` - 1.
+/// The blocks of a value from one of them on.
+Value blocks_from(Value v, std::int64_t first) {
+  v.place.offset = v.offset() + first * kBlock / size_of(v.type);
+  return v;
+}
+
+}  // namespace
+
 Interval clipped(std::int64_t begin, std::int64_t step, std::int64_t below, std::int64_t n) {
   Interval all{0, n};
   if (step == 0) return begin >= 0 && begin < below ? all : Interval{0, 0};
@@ -25,14 +31,6 @@ Interval clipped(std::int64_t begin, std::int64_t step, std::int64_t below, std:
   }
   return all.lo < all.hi ? all : Interval{0, 0};
 }
-
-/// The blocks of a value from one of them on.
-Value blocks_from(Value v, std::int64_t first) {
-  v.place.offset = v.offset() + first * kBlock / size_of(v.type);
-  return v;
-}
-
-}  // namespace
 
 bool whole(const Walked& x, const Shape& shape) {
   return !x.touches.empty() && std::ranges::all_of(x.inside, [&](const auto& i) {
@@ -276,47 +274,6 @@ void KernelEmitter::looped(const std::string& counter, std::int64_t n, bool kept
     into_.pop_back();
   }
   parts_.pop_back();
-}
-
-/// The access's elements over a slab, from its tile to `scratch` or from there to its tile: by the
-/// vector unit, two instructions a line of them. Elements that lie anywhere are spread to a block
-/// each, and the first ones of blocks are brought together (brcb reads, and a reduction of one
-/// element writes, at any element).
-void KernelEmitter::move_lines(VectorUnit& unit, const Walked& x, const SlabAt& slab,
-                               const Value& scratch, bool inward, const SlabEmit& emit) {
-  if (x.touches.empty()) return;
-  const std::int64_t rows = scratch.spread != Spread::column ? slab.shape.rows : 1;
-  const std::int64_t columns = scratch.spread != Spread::row ? slab.shape.columns : 1;
-  const Form here{.base = scratch.offset(),
-                  .row = scratch.spread == Spread::full ? scratch.pitch : 1,
-                  .column = 1};
-  // Lines are rows, or columns where these are longer and within what instructions step over.
-  const auto steps = [](std::int64_t by) { return by >= 0 && by <= kMaxStride; };
-  const bool across = rows > columns && steps(x.offset.row) && steps(here.row);
-  const std::int64_t lines = across ? columns : rows, length = across ? rows : columns;
-  const auto along = [&](const Form& f) { return across ? f.row : f.column; };
-  const bool kept = emit.kept && kept_ == Kept::all;
-  const std::int64_t used = unit.used();
-  // In scratch, where the value itself may be a tile.
-  const std::int64_t most = std::min(length, kLineAtOnce);
-  const Value between = scratch.type == DType::f16
-                            ? unit.blocks(Spread::row, most, narrow_scratch())
-                            : unit.blocks(Spread::row, most);
-  looped(across ? column_counter_ : row_counter_, lines, kept, [&](std::int64_t line) {
-    const std::int64_t r = across ? 0 : line, c = across ? line : 0;
-    Interval there{0, length};
-    for (const auto& [f, below] : x.inside)
-      there = intersect(there, clipped(f.at(r, c), along(f), below, length));
-    if (there.empty()) return;
-    const auto at = [&](const std::string& object, const Form& f) {
-      return ElementLine{.first = {object, f.at(r, c) + there.lo * along(f)}, .step = along(f)};
-    };
-    const ElementLine in_tile = at(x.object, x.offset), in_scratch = at(scratch.place.object, here);
-    unit.bring(inward ? in_scratch : in_tile, inward ? in_tile : in_scratch, there.size(),
-               inward ? std::vector<TraceTouch>{} : x.touches, inward ? x.touches : scratch.touches,
-               between);
-  });
-  unit.release_to(used);
 }
 
 /// The access's elements over a slab, from its tile to `scratch` or from there to its tile.

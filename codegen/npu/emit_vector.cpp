@@ -334,7 +334,8 @@ std::int64_t KernelEmitter::slab_room(const ScheduleNode& n, std::vector<Interva
     range.hi = range.lo + measured;
   }
   const std::int64_t need = 4 * slab(n, at, loops, {.kept = kept, .begins = !kept}, true);
-  const std::int64_t fit = need == 0 ? most : scratch_bytes_ / need * measured;
+  const std::int64_t room = scratch_bytes_ - (scratch_bytes_ > kLaneBytes ? kLaneBytes : 0);
+  const std::int64_t fit = need == 0 ? most : room / need * measured;
   if (fit == 0)
     throw Refused{w_.op(n.op).name + " needs " + std::to_string(need) +
                   " bytes of UB to work in, and its tiles leave " + std::to_string(scratch_bytes_)};
@@ -418,7 +419,7 @@ std::int64_t KernelEmitter::slab(const ScheduleNode& n, const std::vector<Interv
                                                  if (!dry) emit_step(std::move(step));
                                                },
                                            .kept = !dry});
-  if (!dry && 4 * elements > scratch_bytes_)
+  if (!dry && 4 * elements > scratch_bytes_ - (scratch_bytes_ > kLaneBytes ? kLaneBytes : 0))
     throw Refused{w_.op(n.op).name + " needs more of UB to work in at the ends of its tensors"};
   if (work != nullptr) *work = {.elements = elements, .instructions = instructions};
   return elements;
