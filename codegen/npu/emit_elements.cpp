@@ -9,8 +9,14 @@
 namespace tilewright::npu {
 namespace {
 
-/// The first and last of `n` elements, one `step` of the form after another from `begin` on, whose
-/// values are in 0 to `below` - 1.
+/// The blocks of a value from one of them on.
+Value blocks_from(Value v, std::int64_t first) {
+  v.place.offset = v.offset() + first * kBlock / size_of(v.type);
+  return v;
+}
+
+}  // namespace
+
 Interval clipped(std::int64_t begin, std::int64_t step, std::int64_t below, std::int64_t n) {
   Interval all{0, n};
   if (step == 0) return begin >= 0 && begin < below ? all : Interval{0, 0};
@@ -26,14 +32,6 @@ Interval clipped(std::int64_t begin, std::int64_t step, std::int64_t below, std:
   return all.lo < all.hi ? all : Interval{0, 0};
 }
 
-/// The blocks of a value from one of them on.
-Value blocks_from(Value v, std::int64_t first) {
-  v.place.offset = v.offset() + first * kBlock / size_of(v.type);
-  return v;
-}
-
-}  // namespace
-
 bool whole(const Walked& x, const Shape& shape) {
   return !x.touches.empty() && std::ranges::all_of(x.inside, [&](const auto& i) {
     for (const std::int64_t r : {std::int64_t{0}, shape.rows - 1})
@@ -41,6 +39,19 @@ bool whole(const Walked& x, const Shape& shape) {
         if (const std::int64_t v = i.first.at(r, c); v < 0 || v >= i.second) return false;
     return true;
   });
+}
+
+std::optional<SlabPart> inside_of(const Walked& x, const Shape& shape) {
+  SlabPart part{.rows = {0, shape.rows}, .columns = {0, shape.columns}};
+  if (x.touches.empty()) return SlabPart{};
+  for (const auto& [f, below] : x.inside) {
+    if (f.row != 0 && f.column != 0) return std::nullopt;
+    if (f.column != 0)
+      part.columns = intersect(part.columns, clipped(f.base, f.column, below, shape.columns));
+    else
+      part.rows = intersect(part.rows, clipped(f.base, f.row, below, shape.rows));
+  }
+  return part;
 }
 
 bool KernelEmitter::depends(const Operator& op, const Access& a, LoopId loop) const {
@@ -79,26 +90,25 @@ bool is_in_last_two(const Access& a, LoopId loop) {
   return true;
 }
 
-bool KernelEmitter::may_lie(const Operator& op, const Access& a, const SlabLoops& loops) const {
+bool KernelEmitter::may_lie(OpId id, const Access& a, const SlabLoops& loops) const {
+  const Operator& op = w_.op(id);
   const std::int64_t block = kBlock / size_of(w_.tensor(a.tensor).dtype);
   if (is_gather(a)) return false;
   for (std::size_t d = 0; d < a.index.size(); ++d) {
     const Affine& index = a.index[d];
-    std::int64_t low = index.offset, high = index.offset;
     const bool last = d + 1 == a.index.size();
-    bool columns = false;
+    bool columns = false, anywhere = false;  // where the tile begins, whatever that is
     for (const Term& t : index.terms) {
-      const std::int64_t to = t.coefficient * (w_.loop(t.loop).extent - 1);
-      low += std::min<std::int64_t>(0, to), high += std::max<std::int64_t>(0, to);
       if (t.loop == loops.columns) {
         if (!last || t.coefficient != 1) return false;
         columns = true;
+      } else if (last && tile_size(id, t.loop) == 1) {
+        anywhere = true;
       } else if (last && t.coefficient % block != 0) {
         return false;
       }
     }
-    if (low < 0 || high >= w_.tensor(a.tensor).shape[d]) return false;
-    if (last && (!columns || index.offset % block != 0)) return false;
+    if (last && (!columns || (!anywhere && index.offset % block != 0))) return false;
   }
   return depends(op, a, loops.columns);
 }
@@ -209,6 +219,43 @@ std::optional<Value> KernelEmitter::as_it_lies(const Operator& op, const Access&
   return v;
 }
 
+std::optional<SlabPart> KernelEmitter::part_as_it_lies(const Operator& op, const Access& a,
+                                                       const Walked& x, const SlabAt& slab,
+                                                       const Value& to) const {
+  const bool by_rows = depends(op, a, slab.loops.rows);
+  const Shape shape{by_rows ? slab.shape.rows : 1, slab.shape.columns};
+  if (is_gather(a) || !depends(op, a, slab.loops.columns)) return std::nullopt;
+  if ((to.spread == Spread::full) != (by_rows || !slab.loops.rows.valid())) return std::nullopt;
+  if (to.spread != Spread::full && to.spread != Spread::column) return std::nullopt;
+  const std::optional<SlabPart> part = inside_of(x, shape);
+  if (!part || part->empty()) return part;
+  const std::int64_t block = kBlock / size_of(x.type);
+  const std::int64_t first = x.offset.at(part->rows.lo, part->columns.lo);
+  const bool rows_lie = part->rows.size() == 1 || (x.offset.row >= 0 && x.offset.row % block == 0);
+  const bool columns_lie = part->columns.size() == 1 || x.offset.column == 1;
+  if (!rows_lie || !columns_lie || first % block != 0) return std::nullopt;
+  if (part->columns.lo % (kBlock / size_of(to.type)) != 0) return std::nullopt;
+  return part;
+}
+
+void KernelEmitter::fill(VectorUnit& unit, const Walked& x, const SlabPart& part,
+                         const SlabAt& slab, const Value& to) const {
+  const Shape all{to.spread == Spread::full ? slab.shape.rows : 1, slab.shape.columns};
+  const Shape some{part.rows.size(), part.columns.size()};
+  if (part.empty() || some.rows < all.rows || some.columns < all.columns)
+    unit.apply(VectorOp::dup, to, {}, all, 0);
+  if (part.empty()) return;
+  Value there = to;
+  there.place.offset = to.offset() + part.rows.lo * to.pitch + part.columns.lo;
+  const Value from{
+      .spread = to.spread,
+      .type = x.type,
+      .place = {x.object, x.offset.at(part.rows.lo, part.columns.lo)},
+      .pitch = some.rows > 1 ? x.offset.row : round_up(some.columns, kBlock / size_of(x.type)),
+      .touches = x.touches};
+  unit.apply(x.type == to.type ? VectorOp::copy : VectorOp::cast, there, {from}, some);
+}
+
 /// The loop of a trace that has no place in the plan's tree: one over what a slab has.
 void KernelEmitter::looped(const std::string& counter, std::int64_t n, bool kept,
                            const std::function<void(std::int64_t)>& body) {
@@ -227,43 +274,6 @@ void KernelEmitter::looped(const std::string& counter, std::int64_t n, bool kept
     into_.pop_back();
   }
   parts_.pop_back();
-}
-
-/// The access's elements over a slab, from its tile to `scratch` or from there to its tile: by the
-/// vector unit, two instructions a line of them. Elements that lie anywhere are spread to a block
-/// each, and the first ones of blocks are brought together (brcb reads, and a reduction of one
-/// element writes, at any element).
-void KernelEmitter::move_lines(VectorUnit& unit, const Walked& x, const SlabAt& slab,
-                               const Value& scratch, bool inward, const SlabEmit& emit) {
-  if (x.touches.empty()) return;
-  const std::int64_t rows = scratch.spread != Spread::column ? slab.shape.rows : 1;
-  const std::int64_t columns = scratch.spread != Spread::row ? slab.shape.columns : 1;
-  const Form here{.base = scratch.offset(),
-                  .row = scratch.spread == Spread::full ? scratch.pitch : 1,
-                  .column = 1};
-  // Lines are rows, or columns where these are longer and within what instructions step over.
-  const auto steps = [](std::int64_t by) { return by >= 0 && by <= kMaxStride; };
-  const bool across = rows > columns && steps(x.offset.row) && steps(here.row);
-  const std::int64_t lines = across ? columns : rows, length = across ? rows : columns;
-  const auto along = [&](const Form& f) { return across ? f.row : f.column; };
-  const bool kept = emit.kept && kept_ == Kept::all;
-  const std::int64_t used = unit.used();
-  const Value between = unit.blocks(Spread::row, std::min(length, kLineAtOnce), scratch);
-  looped(across ? column_counter_ : row_counter_, lines, kept, [&](std::int64_t line) {
-    const std::int64_t r = across ? 0 : line, c = across ? line : 0;
-    Interval there{0, length};
-    for (const auto& [f, below] : x.inside)
-      there = intersect(there, clipped(f.at(r, c), along(f), below, length));
-    if (there.empty()) return;
-    const auto at = [&](const std::string& object, const Form& f) {
-      return ElementLine{.first = {object, f.at(r, c) + there.lo * along(f)}, .step = along(f)};
-    };
-    const ElementLine in_tile = at(x.object, x.offset), in_scratch = at(scratch.place.object, here);
-    unit.bring(inward ? in_scratch : in_tile, inward ? in_tile : in_scratch, there.size(),
-               inward ? std::vector<TraceTouch>{} : x.touches, inward ? x.touches : scratch.touches,
-               between);
-  });
-  unit.release_to(used);
 }
 
 /// The access's elements over a slab, from its tile to `scratch` or from there to its tile.
@@ -359,6 +369,15 @@ Value KernelEmitter::packed(VectorUnit& unit, const Operator& op, const Access& 
                         : columns         ? Spread::column
                                           : Spread::one;
   const Walked own = walked(slab.op, a, b, slab.at, slab.loops);
+  if (emit.kept && (spread == Spread::full || spread == Spread::column)) {
+    const std::int64_t used = unit.used();
+    const Value v = unit.temporary(spread, slab.shape);
+    if (const auto part = part_as_it_lies(op, a, own, slab, v)) {
+      fill(unit, own, *part, slab, v);
+      return v;
+    }
+    unit.release_to(used);
+  }
   const bool lines = in_lines(b) && !is_gather(a), all = lines && whole(own, slab.shape);
   if (lines && own.type == DType::f16) {
     const Value wide =
@@ -412,6 +431,7 @@ Value KernelEmitter::packed(VectorUnit& unit, const Operator& op, const Access& 
 /// Scratch as elements of 16 bits: a value to begin temporaries like.
 Value KernelEmitter::narrow_scratch() {
   if (narrow_name_.empty()) {
+    if (scratch_bytes_ == 0) throw Refused{"its tiles leave no UB to work in"};
     narrow_name_ = names_.fresh("scratch16");
     Buffer narrow = *std::ranges::find(extra_, scratch_name_, &Buffer::name);
     narrow.name = narrow_name_, narrow.type = DType::f16;
@@ -444,6 +464,7 @@ Value KernelEmitter::index_value(VectorUnit& unit, const Operator& op, LoopId lo
 /// Scratch, written: where the scalar unit works in it, too, its instructions come one after
 /// another.
 TraceTouch KernelEmitter::scratch_touch() const {
+  if (scratch_bytes_ == 0) throw Refused{"its tiles leave no UB to work in"};
   const Buffer& scratch = *std::ranges::find(extra_, scratch_name_, &Buffer::name);
   return {.memory = Memory::ub,
           .write = true,

@@ -148,6 +148,7 @@ void KernelEmitter::begin_block() {
   tiles_.assign(places_.size(), {});
   opens_.assign(places_.size(), 0);
   parts_.assign(1, 0);
+  lanes_made_ = {};
   for (auto* t : {&ub_transit_, &l1_transit_})
     if (*t) (*t)->next = 0;
 }

@@ -80,14 +80,14 @@ double KernelEmitter::slabs_take(OpId id, const SlabLoops& loops) const {
     const double n = (by_rows ? rows : 1) * (by_columns ? columns : 1);
     if (is_gather(a)) return;  // an element a point, whatever the loops are
     const DType type = w_.tensor(a.tensor).dtype;
-    if (type == DType::f16 && !may_lie(op, a, loops)) instructions += 1, cycles += n / kLanes;
+    if (type == DType::f16 && !may_lie(id, a, loops)) instructions += 1, cycles += n / kLanes;
     if (type != DType::f32 && type != DType::f16) {
-      if (!may_lie(op, a, loops)) cycles += 2 * n * static_cast<double>(core().issue_cycles);
+      if (!may_lie(id, a, loops)) cycles += 2 * n * static_cast<double>(core().issue_cycles);
     } else if (!by_columns) {
       // Rows of a dimension further out are more than a stride apart.
       instructions += by_rows && !is_in_last_two(a, loops.rows) ? n : 1;
       cycles += n;
-    } else if (!may_lie(op, a, loops)) {
+    } else if (!may_lie(id, a, loops)) {
       const double length = by_rows ? std::max(rows, columns) : columns;
       instructions += 2 * std::ceil(length / kLineAtOnce) * (n / length);
       cycles += n * static_cast<double>(1 + core().reduction_repeat);
@@ -334,7 +334,8 @@ std::int64_t KernelEmitter::slab_room(const ScheduleNode& n, std::vector<Interva
     range.hi = range.lo + measured;
   }
   const std::int64_t need = 4 * slab(n, at, loops, {.kept = kept, .begins = !kept}, true);
-  const std::int64_t fit = need == 0 ? most : scratch_bytes_ / need * measured;
+  const std::int64_t room = scratch_bytes_ - (scratch_bytes_ > kLaneBytes ? kLaneBytes : 0);
+  const std::int64_t fit = need == 0 ? most : room / need * measured;
   if (fit == 0)
     throw Refused{w_.op(n.op).name + " needs " + std::to_string(need) +
                   " bytes of UB to work in, and its tiles leave " + std::to_string(scratch_bytes_)};
@@ -418,6 +419,8 @@ std::int64_t KernelEmitter::slab(const ScheduleNode& n, const std::vector<Interv
                                                  if (!dry) emit_step(std::move(step));
                                                },
                                            .kept = !dry});
+  if (!dry && 4 * elements > scratch_bytes_ - (scratch_bytes_ > kLaneBytes ? kLaneBytes : 0))
+    throw Refused{w_.op(n.op).name + " needs more of UB to work in at the ends of its tensors"};
   if (work != nullptr) *work = {.elements = elements, .instructions = instructions};
   return elements;
 }
@@ -452,6 +455,23 @@ std::int64_t KernelEmitter::make_slab(const ScheduleNode& n, const std::vector<I
       return reads(op.outputs[static_cast<std::size_t>(out.output)].value, input);
     });
   };
+  // A copy of what is in the tensor, between zeros.
+  const Output& only = op.outputs[static_cast<std::size_t>(n.writes.front().output)];
+  if (emit.kept && n.writes.size() == 1 && only.combine == Combine::assign &&
+      only.value.kind == Expr::Kind::input && !moved[op.inputs.size()]) {
+    const auto input = static_cast<std::size_t>(only.value.input);
+    const Access& a = op.inputs[input];
+    const BufferId b = codegen::buffer_of_input(n, only.value.input);
+    const Value to = tile_value(only.target, n.writes.front().buffer);
+    if (b.valid() && moved[input] && in_lines(b)) {
+      const Walked from = walked(n.op, a, b, at, loops);
+      const auto part = from.type == to.type ? part_as_it_lies(op, a, from, here, to) : std::nullopt;
+      if (part) {
+        fill(unit, from, *part, here, to);
+        return unit.most();
+      }
+    }
+  }
   const bool by_columns = loops.columns.valid() && w_.is_reduction(n.op, loops.columns);
   const bool by_rows = loops.rows.valid() && w_.is_reduction(n.op, loops.rows);
   std::vector<Value> partial;  // sums in f32, from one slab to the next

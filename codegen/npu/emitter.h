@@ -101,8 +101,18 @@ struct Walked {
   std::vector<TraceTouch> touches = {};  ///< none: no element is in the tensor
 };
 struct Shape;
+/// The first and last of `n` elements, one `step` of the form after another from `begin` on, whose
+/// values are in 0 to `below` - 1.
+Interval clipped(std::int64_t begin, std::int64_t step, std::int64_t below, std::int64_t n);
 /// Whether every element of a slab is in the tensor.
 bool whole(const Walked& x, const Shape& shape);
+/// Rows and columns of a slab.
+struct SlabPart {
+  Interval rows, columns;
+  bool empty() const { return rows.empty() || columns.empty(); }
+};
+/// Those whose elements are in the tensor. Nothing where they are no rectangle.
+std::optional<SlabPart> inside_of(const Walked& x, const Shape& shape);
 /// Whether no other dimension of the access goes by the loop.
 bool is_in_last_two(const Access& a, LoopId loop);
 
@@ -284,18 +294,35 @@ class KernelEmitter : private BlockWalk {
   std::vector<bool> moved_by_elements(const ScheduleNode& n, const std::vector<Interval>& at,
                                       const SlabLoops& loops) const;
 
+  // emit_lines.cpp
+  void move_lines(VectorUnit& unit, const Walked& x, const SlabAt& slab, const Value& scratch,
+                  bool inward, const SlabEmit& emit);
+  std::int64_t blocks_at_once(DType t, std::int64_t blocks) const;
+  bool collects(const Walked& x, const Value& to, std::int64_t rows, std::int64_t columns,
+                bool kept) const;
+  void collect(VectorUnit& unit, const Walked& x, const Value& to, std::int64_t rows,
+               std::int64_t columns, const SlabEmit& emit);
+  Value lanes_of_blocks(VectorUnit& unit, DType t);
+
   // emit_elements.cpp
   bool depends(const Operator& op, const Access& a, LoopId loop) const;
   std::optional<Spread> spread_of(const Access& a, const SlabLoops& at) const;
   /// Whether an access to columns lies as vector instructions walk it, in slabs that begin at
   /// multiples of a block.
-  bool may_lie(const Operator& op, const Access& a, const SlabLoops& loops) const;
+  bool may_lie(OpId op, const Access& a, const SlabLoops& loops) const;
   /// Of a buffer's tile, or of the tensor at home where there is none.
   Walked walked(OpId op, const Access& a, BufferId b, const std::vector<Interval>& at,
                 const SlabLoops& loops) const;
   /// As an operand of vector instructions, where they can begin and go on there.
   std::optional<Value> as_it_lies(const Operator& op, const Access& a, const Walked& x,
                                   const SlabLoops& loops, const Shape& shape) const;
+  /// The part of a slab that is in the tensor, where vector instructions can begin and go on there
+  /// in the tile and in `to`, which is of the whole slab.
+  std::optional<SlabPart> part_as_it_lies(const Operator& op, const Access& a, const Walked& x,
+                                          const SlabAt& slab, const Value& to) const;
+  /// Zeros in `to`, then what there is of the access, copied or cast.
+  void fill(VectorUnit& unit, const Walked& x, const SlabPart& part, const SlabAt& slab,
+            const Value& to) const;
   /// Whether the vector unit itself brings elements from anywhere in the tile, and there: floats.
   bool in_lines(BufferId b) const;
   /// Whether the scalar unit is needed for some access or index, as far as tiles are not known.
@@ -305,8 +332,6 @@ class KernelEmitter : private BlockWalk {
   void move_elements(VectorUnit& unit, const Operator& op, const Access& a, BufferId b,
                      const ScheduleNode& n, const SlabAt& slab, const Value& scratch, bool inward,
                      const SlabEmit& emit);
-  void move_lines(VectorUnit& unit, const Walked& x, const SlabAt& slab, const Value& scratch,
-                  bool inward, const SlabEmit& emit);
   Value packed(VectorUnit& unit, const Operator& op, const Access& a, BufferId b,
                const ScheduleNode& n, const SlabAt& slab, std::optional<Spread> as,
                const SlabEmit& emit);
@@ -333,6 +358,7 @@ class KernelEmitter : private BlockWalk {
   std::string scratch_name_, narrow_name_;  ///< narrow: the same in f16; empty: not used yet
   std::int64_t scratch_bytes_ = 0;
   bool uses_vector_ = false;
+  std::array<bool, 2> lanes_made_ = {};  ///< in this block: lanes_of_blocks(), of f32 and f16
   std::map<std::vector<std::int64_t>, SlabWork> slabs_;
   mutable std::map<int, SlabLoops> slab_loops_;  ///< by OpId
   std::array<std::array<Way, kMemories>, kMemories> ways_ = {};

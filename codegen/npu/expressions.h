@@ -75,6 +75,12 @@ class Expressions {
 
   /// Where an expression is one operation on what has the type of `to`: done at once, rounded once.
   bool directly(const Expr& e, const Value& to) {
+    if (e.kind == Expr::Kind::input) {  // a copy
+      const Value& from = inputs_[static_cast<std::size_t>(e.input)];
+      const bool as_is = from.type == to.type && from.spread == to.spread && is_real(to.type);
+      if (as_is && from.place != to.place) unit_.apply(VectorOp::copy, to, {from}, shape_);
+      return as_is;
+    }
     if (e.kind != Expr::Kind::call || to.type != DType::f16) return false;
     std::vector<Value> from;
     for (const Expr& a : e.args) {
@@ -88,6 +94,9 @@ class Expressions {
   }
 
  private:
+  /// Whether vector instructions but casts work on it.
+  static bool is_real(DType t) { return t == DType::f16 || t == DType::f32; }
+
   /// The tile's values in f32.
   Value wide(const Value& v) {
     if (v.type == DType::f32) return v;

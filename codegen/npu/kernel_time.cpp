@@ -214,6 +214,32 @@ class LinesRead {
   std::map<std::string, std::vector<bool>> had_;
 };
 
+/// A round of blocks, one a core, and how many rounds are taken to be as long as it.
+struct FollowedRound {
+  std::int64_t round = 0, times = 1;
+};
+
+/// The first ones, whose reads are new, others spread over the rest, since blocks at the ends of
+/// tensors do less, and the last one, which may have fewer blocks.
+std::vector<FollowedRound> followed_rounds(std::int64_t rounds) {
+  std::vector<FollowedRound> all;
+  if (rounds <= kFollowedBlocks + 1) {
+    for (std::int64_t r = 0; r < rounds; ++r) all.push_back({.round = r});
+    return all;
+  }
+  constexpr std::int64_t kFirst = kFollowedBlocks / 2, kSpread = kFollowedBlocks - kFirst;
+  for (std::int64_t r = 0; r < kFirst; ++r) all.push_back({.round = r});
+  // Each in the middle of those that it stands for.
+  const std::int64_t rest = rounds - 1 - kFirst;
+  for (std::int64_t i = 0; i < kSpread; ++i) {
+    const std::int64_t begin = rest * i / kSpread, end = rest * (i + 1) / kSpread;
+    if (begin < end)
+      all.push_back({.round = kFirst + begin + (end - begin) / 2, .times = end - begin});
+  }
+  all.push_back({.round = rounds - 1});
+  return all;
+}
+
 }  // namespace
 
 std::vector<TraceNode>& KernelEmitter::traced(std::int64_t block, Kept kept) {
@@ -247,13 +273,14 @@ Result<KernelEmitter::Taken> KernelEmitter::cycles() {
     const std::int64_t rounds = ceil_div(k_.blocks, cores);
     LinesRead seen(w_, l2.line.value);
     double all = 0, last = 0;
-    for (std::int64_t round = 0; round < rounds; ++round) {
-      if (round >= kFollowedBlocks && round + 1 < rounds) {
-        all += last;
-        continue;
-      }
-      const std::int64_t first = round * cores;
+    const std::vector<FollowedRound> followed = followed_rounds(rounds);
+    for (std::size_t f = 0; f < followed.size(); ++f) {
+      const std::int64_t round = followed[f].round, first = round * cores;
       const std::int64_t beside = std::min(cores, k_.blocks - first);
+      // What the rounds in between have read is about what the one before this one has.
+      if (f > 0 && followed[f - 1].round + 1 < round)
+        for (std::int64_t b = first - cores; b < first; ++b)
+          for (const HomeRead& r : reads_of_block(b)) seen.add(r);
       std::vector<std::vector<HomeRead>> reads;
       for (std::int64_t b = first + 1; b < first + beside; ++b) reads.push_back(reads_of_block(b));
       std::vector<TraceNode>& trace = traced(first, Kept::all);
@@ -291,7 +318,7 @@ Result<KernelEmitter::Taken> KernelEmitter::cycles() {
         last = clock.end();
         before = transfers;
       }
-      all += last;
+      all += last * static_cast<double>(followed[f].times);
     }
     return Taken{.cycles = all, .steps = measured_ + emitted_};
   } catch (const NeedsMoves&) {

@@ -16,6 +16,7 @@ constexpr std::int64_t kLanes = kVector / 4;  // f32 elements of a repeat
 constexpr std::int64_t kEstimatedColumns = 512;
 constexpr double kEstimatedElements = 4096;  // of a slab, where its size is not known yet
 constexpr std::int64_t kLineAtOnce = 128;    // elements that are brought by two instructions
+constexpr std::int64_t kLaneBytes = 1 << 10;  // at the end of scratch: blocks with one lane each
 constexpr std::int64_t kTurn = 2 * kVector;  // bytes: sixteen bank groups of a block each
 
 /// How a value lies over a slab.
@@ -185,7 +186,7 @@ class VectorUnit {
     Value flat = v;
     flat.spread = Spread::column;
     flat.blocks = false;
-    apply(VectorOp::dup, flat, {}, {.columns = n * kBlock / 4}, 0);
+    apply(VectorOp::dup, flat, {}, {.columns = n * kBlock / size_of(v.type)}, 0);
   }
 
   /// Each of `n` elements fills a block, one block after another from the beginning of `to`.
@@ -238,6 +239,9 @@ class VectorUnit {
       first_of_blocks({moved(to.first, done * to.step), to.step}, between, now, written);
     }
   }
+
+  /// An instruction as it is.
+  void emit(Vector v, std::vector<TraceTouch> touches) { emit_(std::move(v), std::move(touches)); }
 
  private:
   static Place block_of(const Value& v, std::int64_t n) {

@@ -5,7 +5,8 @@
 // own (fewest.h), as those count who count any plan's bytes and make none. Where the target itself
 // knows its programs' time, that counts alone. Tiles are searched by the time that counts.
 #include <algorithm>
-#include <chrono>
+#include <array>
+#include <utility>
 #include <cmath>
 
 #include "core/base/progress.h"
@@ -23,21 +24,6 @@ using nlohmann::ordered_json;
 
 /// Plans of a whole that is rewritten as its parts were.
 constexpr int kTimesRewritten = 4;
-
-/// What a target whose blocks add nothing up together, and bring tiles as boxes, has quicker
-/// kernels for: a sum of few results would be one core's, and a matrix beside its transpose is
-/// whole in each block.
-std::vector<std::string> for_the_target(const Question& q) {
-  std::vector<std::string> rewrites;
-  const auto add = [&](const char* name, const std::vector<OpId>& ops) {
-    std::vector<std::string> names;
-    for (const OpId op : ops) names.push_back(q.workload->op(op).name);
-    if (!names.empty()) rewrites.push_back(name + join(names, ";"));
-  };
-  add("materialise-orders:", readers_in_orders(*q.workload));
-  add("split-sums:", sums_to_split(*q.workload));
-  return rewrites;
-}
 
 }  // namespace
 
@@ -207,13 +193,12 @@ std::string Chooser::refusals() const {
 
 namespace {
 
-/// The plan of the whole after these rewrites.
-Result<Proposal> propose_rewritten(const Question& q, const Settings& settings,
-                                   std::vector<std::string> before) {
-  const auto begun = std::chrono::steady_clock::now();
+/// The plan of the composition.
+Result<Planned> planned_of_others(const Question& q, const Settings& settings,
+                                  const stitching::Composition& c) {
   Question of = q;
-  if (!before.empty()) of.workload = rewritten(q.workload, before);
-  if (of.workload == nullptr) return Reason{"no such rewrites"};
+  of.workload = c.workload;
+  std::vector<std::string> apart;
   Result<Proposal> best = Reason{};
   for (int turn = 0; turn < kTimesRewritten; ++turn) {
     Chooser chooser(of);
@@ -223,26 +208,42 @@ Result<Proposal> propose_rewritten(const Question& q, const Settings& settings,
         best || chooser.apart().empty() ? nullptr : rewritten(of.workload, chooser.apart());
     if (whole == nullptr) break;
     of.workload = std::move(whole);
-    before.insert(before.end(), chooser.apart().begin(), chooser.apart().end());
+    apart.insert(apart.end(), chooser.apart().begin(), chooser.apart().end());
   }
-  if (best) {
-    std::vector<std::string>& all = best.value().rewrites;
-    all.insert(all.begin(), before.begin(), before.end());
-    Proposal& p = best.value();
-    p.search_seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-    p.detail["search_seconds"] = *p.search_seconds;
-  }
-  return best;
+  if (!best) return Reason{best.reason()};
+  std::vector<std::string>& all = best.value().rewrites;
+  all.insert(all.begin(), apart.begin(), apart.end());
+  return Planned{.proposal = std::move(best).value()};
 }
+
+/// Rewrites for targets that know their programs' time: a sum of few results would be one core's; a
+/// matrix beside its transpose is whole in each block; matrix units multiply matrices; and what
+/// lies before the first element of a row is in no tile.
+constexpr std::array<std::pair<const char*, std::vector<OpId> (*)(const Workload&)>, 4> kOnTimes = {
+    {{"materialise-orders:", readers_in_orders},
+     {"split-sums:", sums_to_split},
+     {"materialise-windows:", products_of_windows},
+     {"materialise-borders:", readers_beyond_rows}}};
 
 }  // namespace
 
 Result<Proposal> propose_of_others(const Question& q, const Settings& settings) {
-  if (target_time(q) != nullptr && !settings.flag(kAsWritten))
-    if (auto rewrites = for_the_target(q); !rewrites.empty())
-      if (auto best = propose_rewritten(q, settings, std::move(rewrites))) return best;
-  return propose_rewritten(q, settings, {});
+  const bool rewrites = target_time(q) != nullptr && !settings.flag(kAsWritten);
+  Wholes wholes(
+      q.workload,
+      [&](const stitching::Composition& c) { return planned_of_others(q, settings, c); }, rewrites);
+  if (rewrites) {
+    // Each on top of those that gained.
+    for (const auto& [prefix, found] : kOnTimes) {
+      const stitching::Composition from =
+          wholes.best() ? wholes.best()->composed : stitching::Composition{{}, q.workload};
+      std::vector<std::string> names;
+      for (const OpId op : found(*from.workload)) names.push_back(from.workload->op(op).name);
+      Wholes::try_names(from, prefix, std::move(names), false,
+                        [&](const stitching::Composition& c) { return wholes.tries(c); });
+    }
+  }
+  return std::move(wholes).proposal();
 }
 
 Result<Proposal> propose_elsewhere(const Question& q, const Settings& settings) {

@@ -155,6 +155,19 @@ std::vector<Plan> finer(const Plan& plan, const Workload& w) {
   return with_other_steps(plan, w, std::divides<>());
 }
 
+namespace {
+
+/// Whether some input is read along its rows by the loop and another together.
+bool is_tap(const Operator& op, LoopId l) {
+  return std::ranges::any_of(op.inputs, [&](const Access& a) {
+    if (a.index.empty() || a.index.back().terms.size() < 2) return false;
+    const std::vector<Term>& terms = a.index.back().terms;
+    return std::ranges::find(terms, l, &Term::loop) != terms.end();
+  });
+}
+
+}  // namespace
+
 std::vector<Plan> blocks_of_result(const Plan& plan, const Workload& w) {
   constexpr std::int64_t kLongSum = 64;
   std::vector<Plan> all;
@@ -166,14 +179,18 @@ std::vector<Plan> blocks_of_result(const Plan& plan, const Workload& w) {
   Node whole = compute(op.name), in_steps = whole;
   for (LoopId l : w.reduction_loops(OpId(0)))
     if (w.loop(l).extent > kLongSum) in_steps = loop(w.loop(l).name, std::move(in_steps), kLongSum);
+  // What is read of a row at one tap of a window begins where the tile does.
+  Node by_taps = whole;
+  for (LoopId l : w.reduction_loops(OpId(0)))
+    if (is_tap(op, l)) by_taps = loop(w.loop(l).name, std::move(by_taps), 1);
   // One block where there is one result.
   for (std::size_t outer = dimensions.empty() ? 0 : 1; outer <= dimensions.size(); ++outer)
-    for (const Node& body : {whole, in_steps}) {
+    for (const Node& body : {whole, in_steps, by_taps}) {
       Kernel blocks{
           .name = plan.kernels.front().name, .level = plan.kernels.front().level, .tree = body};
       for (std::size_t i = outer; i-- > 0;)
         blocks.tree = loop(w.loop(dimensions[i]).name, std::move(blocks.tree), 1, Binding::grid);
-      if (all.empty() || all.back().kernels.front() != blocks)
+      if (std::ranges::find(all, std::vector<Kernel>{blocks}, &Plan::kernels) == all.end())
         all.push_back({.kernels = {std::move(blocks)}});
     }
   return all;

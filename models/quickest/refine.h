@@ -24,7 +24,8 @@ std::vector<Plan> coarser(const Plan& plan, const Workload& w);
 std::vector<Plan> finer(const Plan& plan, const Workload& w);
 
 /// Of a plan of one operator: for each dimension of its result, blocks that have the dimensions
-/// from there on whole, the largest first, with sums whole and with long ones in steps.
+/// from there on whole, the largest first, with sums whole, with long ones in steps, and one tap of
+/// a window at a time.
 std::vector<Plan> blocks_of_result(const Plan& plan, const Workload& w);
 
 }  // namespace tilewright::quickest

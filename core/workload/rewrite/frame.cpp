@@ -55,6 +55,8 @@ const std::vector<Rewrite>& rewrites() {
                                         materialise_gathers(),
                                         materialise_patches(),
                                         materialise_matrices(),
+                                        materialise_windows(),
+                                        materialise_borders(),
                                         materialise_orders(),
                                         materialise_across(),
                                         pad_results(),

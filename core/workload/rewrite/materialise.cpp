@@ -45,10 +45,10 @@
 #include "core/workload/rewrite/written_first.h"
 
 namespace tilewright {
-
-using rewrite::looked_by, rewrite::Looked, rewrite::stride_of, rewrite::written_first;
-
 namespace {
+
+using rewrite::Looked, rewrite::looked_by, rewrite::stays_inside, rewrite::stride_of,
+    rewrite::written_first;
 
 /// Whether the operator sums products of two inputs, of which it looks one up.
 bool is_product_of_gathers(const Workload& w, OpId id) {
@@ -69,14 +69,6 @@ Looked looked_up(const WorkloadSpec& spec, const Operator& op, const Access& rea
 
 /// Pieces of a row this long are copied as fast as whole rows: a line of memory.
 constexpr double kLongPiece = 128;
-
-/// Whether indices of this dimension stay inside of the tensor and are no values.
-bool stays_inside(const Workload& w, const Affine& index, std::int64_t extent) {
-  std::int64_t least = index.offset, most = index.offset;
-  for (const Term& t : index.terms)
-    (t.coefficient < 0 ? least : most) += t.coefficient * (w.loop(t.loop).extent - 1);
-  return index.gathered < 0 && least >= 0 && most < extent;
-}
 
 /// The loops of an input that is read in patches, those of the depth last, in the order that the
 /// other factor has them in. Nothing where it is read otherwise, or any element by two points of

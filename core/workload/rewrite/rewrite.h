@@ -86,6 +86,14 @@ Rewrite materialise_matrices();
 /// Products that `materialise-matrices` would change: those that read an operand through windows,
 /// or the others.
 std::vector<OpId> no_products_of_matrices(const Workload& w, bool windows);
+/// windows.cpp
+Rewrite materialise_windows();
+/// Products that `materialise-windows` would change.
+std::vector<OpId> products_of_windows(const Workload& w);
+Rewrite materialise_borders();
+/// Operators that `materialise-borders` would change.
+std::vector<OpId> readers_beyond_rows(const Workload& w);
+/// materialise.cpp
 Rewrite materialise_orders();
 /// Operators that `materialise-orders` would change.
 std::vector<OpId> readers_in_orders(const Workload& w);

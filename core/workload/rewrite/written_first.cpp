@@ -40,4 +40,11 @@ std::int64_t stride_of(const Workload& w, const Access& a, LoopId l) {
   return stride;
 }
 
+bool stays_inside(const Workload& w, const Affine& index, std::int64_t extent) {
+  std::int64_t least = index.offset, most = index.offset;
+  for (const Term& t : index.terms)
+    (t.coefficient < 0 ? least : most) += t.coefficient * (w.loop(t.loop).extent - 1);
+  return index.gathered < 0 && least >= 0 && most < extent;
+}
+
 }  // namespace tilewright::rewrite

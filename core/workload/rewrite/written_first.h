@@ -1,6 +1,7 @@
 // An operator's input, written by an operator of its own first. Internal to rewrites.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "core/workload/workload.h"
@@ -22,5 +23,8 @@ Operator written_first(WorkloadSpec& spec, Operator& op, std::size_t input, cons
 
 /// How many elements the access moves on in memory with each iteration of the loop.
 std::int64_t stride_of(const Workload& w, const Access& a, LoopId l);
+
+/// Whether indices of a dimension of so many elements stay inside of the tensor and are no values.
+bool stays_inside(const Workload& w, const Affine& index, std::int64_t extent);
 
 }  // namespace tilewright::rewrite
