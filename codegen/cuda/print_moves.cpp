@@ -124,9 +124,16 @@ void ProgramPrinter::bring_padded(const Step& s, const std::string& turn, const 
     out_.line("const int " + i.text + " = " + now + ";");
     if (i.count > 1) rest = "(" + rest + ") / " + std::to_string(i.count);
   }
-  if (puts)
-    return out_.line((there.empty() ? "" : "if (" + there + ") ") + "put_several<" + width + ">(&" +
-                     shared(v, s.at) + ", &" + of_register + ");");
+  if (puts) {
+    // Rows begin at even places at least.
+    const std::int64_t wide = v.whole_from % v.padded == 0 ? v.padded : 2;
+    out_.open(there.empty() ? "" : "if (" + there + ")");
+    for (std::int64_t i = 0; i < v.padded; i += wide)
+      out_.line("put_several<" + std::to_string(wide) + ">(&" +
+                shared(v, s.at + lowering::number(i)) + ", &" + of_register +
+                (i == 0 ? ")" : " + " + std::to_string(i) + ")") + ";");
+    return out_.close();
+  }
   for (const std::vector<Linear>& guards : s.guards)
     for (const Linear& x : guards) there = both(there, "(" + condition({x}) + ")");
   out_.line("load_several<" + width + ">(&" + of_register + ", " + source(v.tensor) + " + " +
@@ -140,6 +147,7 @@ void ProgramPrinter::fetch(const Step& s) {
   const bool puts = s.kind == Step::Kind::put;
   if (!puts)
     out_.line(real() + " " + s.fetched + "[" + std::to_string(p_.turns_of(s) * width) + "];");
+  if (puts) zeros_beside(s);
   out_.line("TW_UNROLL");
   out_.open("for (int " + turn + " = 0; " + turn + " < " + all + "; ++" + turn + ")");
   defined_.emplace_back();
@@ -149,11 +157,12 @@ void ProgramPrinter::fetch(const Step& s) {
 
 /// Some turns' loads at a time, which are under way together.
 void ProgramPrinter::stage(const Step& s) {
-  const std::int64_t turns = p_.turns_of(s), together = std::min(turns, kTurnsTogether);
+  const std::int64_t turns = p_.turns_of(s), together = p_.together_of(s);
   const std::int64_t width = std::max<std::int64_t>(1, only(s).padded);
   const std::string name = p_.names.fresh(only(s).name + "_fetched"),
                     first = p_.names.fresh("first"), turn = p_.names.fresh("turn");
   open_loops(s.dims);
+  zeros_beside(s);
   out_.line("TW_NO_UNROLL");
   out_.open("for (int " + first + " = 0; " + first + " < " + std::to_string(turns) + "; " + first +
             " += " + std::to_string(together) + ")");
@@ -169,7 +178,27 @@ void ProgramPrinter::stage(const Step& s) {
           name + "[" + times(width, turn) + "]", puts);
     close_loop();
   }
-  close_loops(s.dims.size() + 1);
+  close_loop();
+  close_loops(s.dims.size());
+}
+
+/// What of a tile's rows no turn brings, because it does not exist.
+void ProgramPrinter::zeros_beside(const Step& s) {
+  const Value& v = only(s);
+  const std::int64_t row = v.tile.empty() ? 0 : v.tile.back().most, zeros = row - v.whole;
+  if (v.whole == 0 || zeros == 0) return;
+  lowering::Linear first = s.at - lowering::number(v.whole_from);
+  for (int id : s.elements) first.terms.erase(id);
+  const std::string i = p_.names.fresh("zero"), all = std::to_string(v.elements / row * zeros);
+  const std::string at = i + " / " + std::to_string(zeros) + " * " + std::to_string(row) + " + " +
+                         i + " % " + std::to_string(zeros);
+  const std::string within = both(condition(s.inside), s.threads == 1 ? owner(s.copies) : "");
+  if (!within.empty()) out_.open("if (" + within + ")");
+  out_.line("for (int " + i + " = " + among_threads(s) + "; " + i + " < " + all + "; " + i +
+            " += " + std::to_string(s.threads) + ") (&" + shared(v, first) + ")[" + at + " + (" +
+            i + " % " + std::to_string(zeros) + " < " + std::to_string(v.whole_from) +
+            " ? 0 : " + std::to_string(v.whole) + ")] = 0;");
+  if (!within.empty()) out_.close();
 }
 
 void ProgramPrinter::hold(const Step& s) {

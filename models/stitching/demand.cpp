@@ -303,8 +303,8 @@ class Tally {
     bring(accesses_.staged(s), turns * repeats * moving, s.full, s.from, repeats, true);
     accessing_ = others;
     out_.instructions += ((each - kOfAccess) * turns + kOfRows) * repeats * moving;
-    const double rounds =
-        size(s.dims) * std::ceil(static_cast<double>(p_.turns_of(s)) / lowering::kTurnsTogether);
+    const double rounds = size(s.dims) * std::ceil(static_cast<double>(p_.turns_of(s)) /
+                                                   static_cast<double>(p_.together_of(s)));
     return {rounds * l1_.latency(s.from), (turns * each + kOfRows) * d_.light / kStagedTogether};
   }
 

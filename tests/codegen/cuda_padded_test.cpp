@@ -120,5 +120,21 @@ TEST(PaddedWindows, NeighboursAreReadAsOneWithoutConditions) {
   EXPECT_THAT(source->text, Not(ContainsRegex("\\? X_shared")));
 }
 
+/// Rows that all blocks have whole come as four at once, though windows begin one element before.
+TEST(PaddedWindows, WholeRowsComeFourAtOnce) {
+  const auto source = cuda::emit(
+      schedule_of(
+          {"name: w\ndtype: f16\nloops: {b: 2, c: 3, y: 16, x: 56, r: 3, s: 3}\noperators:\n"
+           "  - conv: Y[b,c,y,x] += X[b,c,y+r-1,x+s-1] * W[c,r,s]\n"
+           "tensors: {X: [b, c, 16, 56], W: [c, r, s]}\n",
+           "b/1@grid c/1@grid ( L.X L.W y/4@warp x/4@lane r/1 s/1 ( C.conv ) )"}),
+      {});
+  ASSERT_TRUE(source) << source.reason();
+  using ::testing::HasSubstr;
+  using ::testing::Not;
+  EXPECT_THAT(source->text, HasSubstr("load_several<4>(&X_shared_fetched"));
+  EXPECT_THAT(source->text, Not(HasSubstr("load_several<1>(&X_shared_fetched")));
+}
+
 }  // namespace
 }  // namespace tilewright

@@ -85,6 +85,24 @@ std::int64_t Lowering::neighbours_of(const Value& v, const std::vector<Span>& ti
              : 2;
 }
 
+/// Where all blocks' rows are the same, what of them exists comes from home as widely as its place
+/// there allows, and only what is read.
+void Lowering::bring_rows_whole(Value& v, Span& row) const {
+  const std::vector<std::int64_t>& shape = workload_.tensor(v.tensor).shape;
+  const auto known = [](const Linear& x) { return x.is_constant(); };
+  if (shape.size() < 2 || !known(row.lo) || !std::ranges::all_of(row.ends, known)) return;
+  const std::int64_t from = std::max<std::int64_t>(0, row.lo.constant);
+  std::int64_t to = std::min(shape.back(), row.lo.constant + row.most);
+  for (const Linear& e : row.ends) to = std::min(to, e.constant);
+  std::int64_t width = kNeighbours;
+  while (from % width != 0 || to % width != 0 || shape.back() % width != 0) width /= 2;
+  if (width == 1 || to <= from) return;
+  if ((from - row.lo.constant) % 2 != 0) row.lo = row.lo - number(1), ++row.most;
+  row.most = kNeighbours * ceil_div(row.most, kNeighbours);
+  row.ends.clear(), row.from_zero = false;
+  v.padded = width, v.whole = to - from, v.whole_from = from - row.lo.constant;
+}
+
 /// Gives a window that a warp or more share its zeros, where that can be.
 bool Lowering::pad(Value& v) {
   if (!v.loaded() || p_.f64 || v.tile.empty() || !reads_window(v) ||
@@ -104,9 +122,11 @@ bool Lowering::pad(Value& v) {
     }
   }
   Span& row = tile.back();
-  v.padded = neighbours_of(v, tile);
-  if (v.padded == 2 && row.lo.constant % 2 != 0) row.lo = row.lo - number(1), ++row.most;
-  if (row.most > 1) {
+  bring_rows_whole(v, row);
+  if (v.whole == 0) v.padded = neighbours_of(v, tile);
+  if (v.padded == 2 && row.lo.constant % 2 != 0 && v.whole == 0)
+    row.lo = row.lo - number(1), ++row.most;
+  if (row.most > 1 && v.whole == 0) {
     const std::int64_t whole = kNeighbours * ceil_div(row.most, kNeighbours);
     if (whole > row.most) {
       const Linear end = row.lo + number(row.most);
@@ -124,7 +144,8 @@ bool Lowering::pad(Value& v) {
         return apart.is_constant() && apart.constant > 0;
       });
     });
-  for (Span& s : tile) s.from_zero = s.from_zero || variables_.lower(s.lo) < 0;
+  for (Span& s : tile)
+    s.from_zero = s.from_zero || (variables_.lower(s.lo) < 0 && !(v.whole > 0 && &s == &row));
   v.tile = std::move(tile);
   return true;
 }

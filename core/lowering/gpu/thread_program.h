@@ -94,6 +94,10 @@ struct Value {
   /// Shared memory: a window with zeros where it is outside of its tensor, so that it is read
   /// without conditions; neighbours that a thread brings there at once (0: none of this).
   std::int64_t padded = 0;
+  /// Of such a window, where its rows are the same for all blocks: what of a row is read and
+  /// exists, and where in the tile that begins. What lies beside it is zero. 0: rows are told by
+  /// conditions.
+  std::int64_t whole = 0, whole_from = 0;
   bool alike = false;  ///< loaded: few values, the same for all threads of a block, each of which
                        ///< loads them
   bool loaded() const { return output < 0; }
@@ -249,6 +253,8 @@ struct Step {
 
 /// Turns of a stage whose loads are under way together.
 inline constexpr std::int64_t kTurnsTogether = 8;
+/// The same of turns that bring four neighbours.
+inline constexpr std::int64_t kTurnsOfFour = 12;
 
 /// The schedule's workload and kernel must outlive it.
 struct ThreadProgram {
@@ -297,6 +303,12 @@ struct ThreadProgram {
       turns *= d + 1 < stage.elements.size() ? count : ceil_div(count, stage.threads);
     }
     return turns;
+  }
+  /// Those of them whose loads are under way together.
+  std::int64_t together_of(const Step& stage) const {
+    const std::int64_t most =
+        value(stage.values.front()).padded > 2 ? kTurnsOfFour : kTurnsTogether;
+    return std::min(turns_of(stage), most);
   }
   /// Lanes, or warps of the block, that such a unit index tells apart.
   std::int64_t lanes_of(int unit) const {
