@@ -77,6 +77,11 @@ std::optional<std::vector<Span>> Lowering::reach(const Value& v, const Use& use)
 /// Neighbours of a padded tile that come from home as one: both of them are inside, or none.
 std::int64_t Lowering::neighbours_of(const Value& v, const std::vector<Span>& tile) const {
   const std::vector<std::int64_t>& shape = workload_.tensor(v.tensor).shape;
+  const Span& row = tile.back();
+  if (shape.size() > 1 && shape.back() % kNeighbours == 0 && row.most % kNeighbours == 0 &&
+      divides(row.lo, kNeighbours) &&
+      std::ranges::all_of(row.ends, [](const Linear& e) { return divides(e, kNeighbours); }))
+    return kNeighbours;
   const bool alone =
       shape.size() < 2 || shape.back() % 2 != 0 || !divides(tile.back().lo, 2, false);
   return alone || std::ranges::any_of(tile.back().ends,
