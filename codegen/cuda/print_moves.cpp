@@ -58,7 +58,7 @@ void ProgramPrinter::bring(const Step& s, const std::string& turn, std::string i
                            const std::string& of_register, bool puts) {
   const Value& v = only(s);
   in = both(both(in, condition(s.inside)), s.threads == 1 ? owner(s.copies) : "");
-  if (v.padded > 0) return bring_padded(s, turn, in, of_register, puts);
+  if (p_.brings_rows(s)) return bring_rows(s, turn, in, of_register, puts);
   if (s.elements.empty() && s.threads > 1) in = both(in, among_threads(s) + " == 0");
   std::int64_t below = 1;
   for (std::size_t d = s.elements.size(); d-- > 0;) {
@@ -88,12 +88,14 @@ void ProgramPrinter::bring(const Step& s, const std::string& turn, std::string i
   }
 }
 
-/// The same of a tile with zeros around: so many neighbours at once. Turns differ by constants.
-void ProgramPrinter::bring_padded(const Step& s, const std::string& turn, const std::string& in,
-                                  const std::string& of_register, bool puts) {
+/// The same of several rows at a time, of a tile with zeros around so many neighbours at once.
+/// Turns differ by constants.
+void ProgramPrinter::bring_rows(const Step& s, const std::string& turn, const std::string& in,
+                                const std::string& of_register, bool puts) {
   const Value& v = only(s);
   const ThreadProgram::Rows rows = p_.rows_of(s);
-  const std::string width = std::to_string(v.padded);
+  const std::int64_t neighbours = std::max<std::int64_t>(1, v.padded);
+  const std::string width = std::to_string(neighbours);
   const std::int64_t at_once = s.threads / rows.threads;
   const ProgramIndex& along = index(s.elements.back());
   const auto part = [&](std::int64_t step, std::int64_t turns, const std::string& now) {
@@ -126,9 +128,9 @@ void ProgramPrinter::bring_padded(const Step& s, const std::string& turn, const 
   }
   if (puts) {
     // Rows begin at even places at least.
-    const std::int64_t wide = v.whole_from % v.padded == 0 ? v.padded : 2;
+    const std::int64_t wide = v.whole_from % neighbours == 0 ? neighbours : 2;
     out_.open(there.empty() ? "" : "if (" + there + ")");
-    for (std::int64_t i = 0; i < v.padded; i += wide)
+    for (std::int64_t i = 0; i < neighbours; i += wide)
       out_.line("put_several<" + std::to_string(wide) + ">(&" +
                 shared(v, s.at + lowering::number(i)) + ", &" + of_register +
                 (i == 0 ? ")" : " + " + std::to_string(i) + ")") + ";");

@@ -63,7 +63,7 @@ class ProgramPrinter {
   void bring(const Step& step, const std::string& turn, std::string in,
              const std::string& of_register, bool puts);
   void zeros_beside(const Step& step);
-  void bring_padded(const Step& step, const std::string& turn, const std::string& in,
+  void bring_rows(const Step& step, const std::string& turn, const std::string& in,
                     const std::string& of_register, bool puts);
   void stage(const Step& step);
   void fetch(const Step& step);

@@ -24,11 +24,15 @@ class WindowTreeWriter {
   /// Of channels side by side: lanes are channels, warps lie along and down the image.
   Result<BoundTree> write_beside(std::int64_t threads) {
     const std::int64_t wide = s_.window_along, tall = s_.window_down, each = s_.window_beside;
-    const std::int64_t all = ceil_div(extent(image_.beside), each);
-    std::int64_t of_channels = std::min(kWarp, all);
-    while (of_channels > kFewLanes && all % of_channels != 0) --of_channels;
-    if (all % of_channels != 0) of_channels = std::min(kWarp, all);
-    const std::int64_t lanes_along = kWarp / power_of_two(of_channels), warps = threads / kWarp;
+    const std::int64_t all = ceil_div(extent(image_.beside), each),
+                       of_group = image_.within < 0 ? 1 : power_of_two(extent(image_.within));
+    if (of_group > kWarp) return Reason{"its groups have more channels than a warp has lanes"};
+    const std::int64_t most = std::min(kWarp / of_group, all), few = kFewLanes / of_group;
+    std::int64_t of_channels = most;
+    while (of_channels > std::max<std::int64_t>(1, few) && all % of_channels != 0) --of_channels;
+    if (all % of_channels != 0) of_channels = most;
+    const std::int64_t lanes_along = kWarp / of_group / power_of_two(of_channels),
+                       warps = threads / kWarp;
     const std::int64_t across = ceil_div(extent(image_.along), wide * lanes_along),
                        rows = image_.down < 0 ? 1 : ceil_div(extent(image_.down), tall);
     std::int64_t warps_down = 1;
@@ -44,6 +48,7 @@ class WindowTreeWriter {
     if (warps_along > 1) within.push_back({image_.along, wide * lanes_along, Binding::warp});
     if (lanes_along > 1) within.push_back({image_.along, wide, Binding::lane});
     within.push_back({image_.beside, each, Binding::lane});
+    if (image_.within >= 0) within.push_back({image_.within, 1, Binding::lane});
     std::vector<Node> nodes = loads();
     nodes.push_back(nest(within, sequence(computes())));
     return BoundTree{.tree = nest(around, sequence(std::move(nodes))), .kept = wide * tall * each};
@@ -103,7 +108,7 @@ class WindowTreeWriter {
       for (LoopId l : op(c_.vertices[i]).loops) {
         const int at = static_cast<int>(l.index());
         if (c_.rows.has(l) && at != image_.along && at != image_.down && at != image_.beside &&
-            std::ranges::find(all, at) == all.end())
+            at != image_.within && std::ranges::find(all, at) == all.end())
           all.push_back(at);
       }
     return all;
@@ -179,11 +184,36 @@ int plain_row(const Affine& index, const Component& c) {
   return loop && c.rows.has(*loop) ? static_cast<int>(loop->index()) : -1;
 }
 
-/// The loops of a window's image; none: it is none.
-std::optional<WindowLoops> image_of(const Access& a, const Component& c, LoopSet reduced) {
+/// The loop of the groups whose channels follow one another in a dimension; -1: there are none.
+int joined_groups(const Workload& w, const Affine& index, const Component& c, LoopSet reduced) {
+  if (index.terms.size() != 2 || index.offset != 0) return -1;
+  const bool first = c.rows.has(index.terms[0].loop);
+  const Term &group = index.terms[first ? 0 : 1], &channel = index.terms[first ? 1 : 0];
+  const bool are = c.rows.has(group.loop) && reduced.has(channel.loop) &&
+                   channel.coefficient == 1 && group.coefficient == w.loop(channel.loop).extent;
+  return are ? static_cast<int>(group.loop.index()) : -1;
+}
+
+/// The loops of a window's image; none: it is none. `results`: what is made of it.
+std::optional<WindowLoops> image_of(const Workload& w, const Access& a, const Access& results,
+                                    const Component& c, LoopSet reduced) {
   if (a.index.empty()) return std::nullopt;
   WindowLoops own;
   std::size_t d = a.index.size() - 1;
+  const auto depth = a.index[d].plain_loop();
+  own.beside = joined_groups(w, a.index[d], c, reduced);
+  if (own.beside < 0 && depth && reduced.has(*depth) && d > 0)
+    own.beside = plain_row(a.index[--d], c);
+  if (own.beside >= 0) {
+    const auto last = results.index.empty() ? std::nullopt : results.index.back().plain_loop();
+    if (!last || !c.rows.has(*last) || loops_of(a).has(*last)) return std::nullopt;
+    own.within = static_cast<int>(last->index());
+    while (own.along < 0 && d-- > 0) own.along = image_loop(a.index[d], c, reduced);
+    if (own.along < 0) return std::nullopt;
+    while (own.down < 0 && d-- > 0) own.down = image_loop(a.index[d], c, reduced);
+    return own;
+  }
+  d = a.index.size() - 1;
   own.along = image_loop(a.index[d], c, reduced);
   if (own.along < 0) {
     own.beside = plain_row(a.index[d], c);
@@ -211,7 +241,7 @@ std::optional<WindowLoops> window_loops(const Graph& g, const Component& c) {
     std::optional<WindowLoops> own;
     for (const Access& a : w.op(x.op).inputs) {
       if (made_here(a.tensor) || is_gather(a)) return std::nullopt;
-      const auto image = image_of(a, c, x.reduced);
+      const auto image = image_of(w, a, w.op(x.op).outputs.front().target, c, x.reduced);
       if (!image) continue;
       if (own) return std::nullopt;
       own = image;
@@ -232,7 +262,8 @@ void each_window_tile(const Graph& g, const WindowLoops& loops, Stitched& s,
     return 8 * part * ceil_div(all, part) <= 9 * all;
   };
   if (loops.beside >= 0) {
-    for (s.window_beside = 1; s.window_beside <= 2; ++s.window_beside)
+    const std::int64_t most = loops.within < 0 ? 2 : 1;
+    for (s.window_beside = 1; s.window_beside <= most; ++s.window_beside)
       for (std::int64_t wide : {1, 2, 4, 8})
         for (std::int64_t tall : {1, 2, 4, 7, 8}) {
           const std::int64_t points = tall * wide * s.window_beside;

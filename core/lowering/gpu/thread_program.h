@@ -277,7 +277,13 @@ struct ThreadProgram {
     return workload->op(n.op)
         .outputs[static_cast<std::size_t>(n.writes[static_cast<std::size_t>(v.output)].output)];
   }
-  /// How threads share the rows of a padded tile: so many a row, `along` turns for it, and as many
+  /// Whether threads bring several rows of a tile at a time: of padded ones, and of rows that leave
+  /// half of the threads without an element.
+  bool brings_rows(const Step& stage) const {
+    return value(stage.values.front()).padded > 0 ||
+           (stage.elements.size() > 1 && 2 * index(stage.elements.back()).count <= stage.threads);
+  }
+  /// How threads share the rows of such a tile: so many a row, `along` turns for it, and as many
   /// rows at a time as there are threads, in `down` turns.
   struct Rows {
     std::int64_t threads = 1, along = 1, down = 1;
@@ -297,7 +303,7 @@ struct ThreadProgram {
   /// Of a stage: elements that a thread brings one after the other, at most.
   std::int64_t turns_of(const Step& stage) const {
     std::int64_t turns = 1;
-    if (value(stage.values.front()).padded > 0) return rows_of(stage).turns();
+    if (brings_rows(stage)) return rows_of(stage).turns();
     for (std::size_t d = 0; d < stage.elements.size(); ++d) {
       const std::int64_t count = index(stage.elements[d]).count;
       turns *= d + 1 < stage.elements.size() ? count : ceil_div(count, stage.threads);

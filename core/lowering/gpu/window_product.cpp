@@ -211,6 +211,9 @@ class WindowFinder : ProductChain {
     if (y_.valid()) p_.tile_y = part(y_), p_.out_y = extent(y_);
     if (y_.valid() && indexes(*left_, y_))
       refuse("a block has several iterations of loop " + w_.loop(y_).name);
+    // Others are contractions, which have kernels of their own.
+    if (p_.beside && !p_.turned && p_.taps() == 1 && p_.stride_x == 1 && p_.stride_y == 1)
+      refuse("tensor " + t.name + " has no window and no points side by side");
     const bool points = std::ranges::any_of(others_, [&](LoopId l) {
       return extent(l) > 1 && indexes(*right_, l) && !indexes(*left_, l);
     });
