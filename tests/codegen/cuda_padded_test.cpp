@@ -100,6 +100,38 @@ Drawn drawn_beside(unsigned seed) {
                  part("c", each, channels, "lane") + "( r/1 s/1 ( C.conv ) ) )"};
 }
 
+/// Groups of few channels side by side: lanes are a group's results, of some groups.
+Drawn drawn_groups(unsigned seed) {
+  std::mt19937 rng(seed);
+  const auto one_of = [&](const std::vector<int>& from) {
+    return from[std::uniform_int_distribution<std::size_t>(0, from.size() - 1)(rng)];
+  };
+  const auto text = [](int n) { return std::to_string(n); };
+  const int in = one_of({2, 3, 4, 5, 8}), out = one_of({2, 3, 4, 6, 8}),
+            groups = one_of({3, 4, 8, 11}), taps = one_of({1, 3}), stride = one_of({1, 2}),
+            pad = taps / 2, size = one_of({6, 9, 12});
+  const int points = (size + 2 * pad - taps) / stride + 1;
+  const bool joined = one_of({0, 1}) == 1;
+  const std::string type = std::vector<std::string>{"f32", "f16", "bf16"}[seed % 3],
+                    n = text(points),
+                    at = text(stride) + "*y+r-" + text(pad) + "," + text(stride) + "*x+s-" +
+                         text(pad);
+  const std::string w =
+      "name: w\ndtype: " + type + "\nloops: {g: " + text(groups) + ", o: " + text(out) +
+      ", c: " + text(in) + ", y: " + n + ", x: " + n + ", r: " + text(taps) + ", s: " + text(taps) +
+      "}\noperators:\n  - conv: Y[y,x,g,o] += X[" + at + "," +
+      (joined ? text(in) + "*g+c" : "g,c") + "] * W[g,o,r,s,c]\ntensors: {X: [" + text(size) +
+      ", " + text(size) + ", " + (joined ? text(groups * in) : "g, c") + "]}\noutputs: [Y]\n";
+  const int lanes = out <= 2 ? 2 : out <= 4 ? 4 : 8, tall = one_of({1, 2}), wide = one_of({2, 4});
+  const auto part = [&](const std::string& loop, int step, int all, const std::string& unit) {
+    return loop + "/" + text(std::min(step, all)) + "@" + unit + " ";
+  };
+  return {w, part("y", 2 * tall, points, "grid") + part("x", 2 * wide, points, "grid") +
+                 part("g", 32 / lanes, groups, "grid") + "( L.X L.W " +
+                 part("y", tall, points, "warp") + part("x", wide, points, "warp") +
+                 "g/1@lane o/1@lane ( r/1 s/1 c/1 ( C.conv ) ) )"};
+}
+
 Schedule schedule_of(const Drawn& d) {
   auto w = std::make_shared<const Workload>(workload_from_yaml(d.workload, "test"));
   Plan plan;
@@ -143,6 +175,7 @@ void expect_right(const std::function<Drawn(unsigned)>& drawn) {
 
 TEST(PaddedWindows, DrawnOnesAreRight) { expect_right(drawn); }
 TEST(PaddedWindows, ChannelsSideBySideAreRight) { expect_right(drawn_beside); }
+TEST(PaddedWindows, GroupsOfFewChannelsAreRight) { expect_right(drawn_groups); }
 
 /// Four points of a row read eight neighbours as two accesses, and nothing asks where they are.
 TEST(PaddedWindows, NeighboursAreReadAsOneWithoutConditions) {
