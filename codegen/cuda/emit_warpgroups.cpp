@@ -169,7 +169,7 @@ std::string images_text(const lowering::ImagePoints& images) {
     text += ", Along<" + std::to_string(a.extent) + ", " + std::to_string(a.taps) + ", " +
             std::to_string(a.stride) + ", " + std::to_string(a.dilate) + ", " +
             std::to_string(a.pad) + ">";
-  return text + ">";
+  return text + (images.of_group > 0 ? ", " + std::to_string(images.of_group) : "") + ">";
 }
 
 KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProduct& product) {

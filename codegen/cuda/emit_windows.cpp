@@ -34,10 +34,15 @@ std::string shape_text(const WindowProduct& p, const std::string& name, bool ear
   line({{"kLead", p.lead}, {"kPitch", p.pitch}, {"kStages", p.stages}, {"kAhead", p.ahead}});
   line({{"kBlocksM", p.blocks_m}, {"kBlocksN", p.blocks_n}});
   line({{"kWarpsM", p.warps_m}, {"kWarpsN", p.warps_n}, {"kWarpsK", p.warps_k}});
-  line({{"kOutRow", p.out_row}, {"kOutLine", p.out_line}, {"kVector", p.vector}});
+  line({{"kOutRow", p.out_row},
+        {"kOutLine", p.out_line},
+        {"kOutColumn", p.out_column},
+        {"kVector", p.vector}});
+  line({{"kInColumn", p.in_column}, {"kLeftTapY", p.left_tap_y}, {"kLeftTapX", p.left_tap_x}});
   out.line("static constexpr bool kEarly = " + std::string(early ? "true" : "false") +
-           ", kLeftBefore = " + (before ? "true" : "false") +
-           ", kFlat = " + (p.flat ? "true;" : "false;"));
+           ", kLeftBefore = " + (before ? "true" : "false") + ", kFlat = " +
+           (p.flat ? "true" : "false") + ", kBeside = " + (p.beside ? "true" : "false") +
+           ", kTurned = " + (p.turned ? "true;" : "false;"));
   out.end();
   out.line("};");
   return out.text();

@@ -58,7 +58,7 @@ void ProgramPrinter::bring(const Step& s, const std::string& turn, std::string i
                            const std::string& of_register, bool puts) {
   const Value& v = only(s);
   in = both(both(in, condition(s.inside)), s.threads == 1 ? owner(s.copies) : "");
-  if (v.padded > 0) return bring_padded(s, turn, in, of_register, puts);
+  if (p_.brings_rows(s)) return bring_rows(s, turn, in, of_register, puts);
   if (s.elements.empty() && s.threads > 1) in = both(in, among_threads(s) + " == 0");
   std::int64_t below = 1;
   for (std::size_t d = s.elements.size(); d-- > 0;) {
@@ -88,12 +88,14 @@ void ProgramPrinter::bring(const Step& s, const std::string& turn, std::string i
   }
 }
 
-/// The same of a tile with zeros around: so many neighbours at once. Turns differ by constants.
-void ProgramPrinter::bring_padded(const Step& s, const std::string& turn, const std::string& in,
-                                  const std::string& of_register, bool puts) {
+/// The same of several rows at a time, of a tile with zeros around so many neighbours at once.
+/// Turns differ by constants.
+void ProgramPrinter::bring_rows(const Step& s, const std::string& turn, const std::string& in,
+                                const std::string& of_register, bool puts) {
   const Value& v = only(s);
   const ThreadProgram::Rows rows = p_.rows_of(s);
-  const std::string width = std::to_string(v.padded);
+  const std::int64_t neighbours = std::max<std::int64_t>(1, v.padded);
+  const std::string width = std::to_string(neighbours);
   const std::int64_t at_once = s.threads / rows.threads;
   const ProgramIndex& along = index(s.elements.back());
   const auto part = [&](std::int64_t step, std::int64_t turns, const std::string& now) {
@@ -124,9 +126,16 @@ void ProgramPrinter::bring_padded(const Step& s, const std::string& turn, const 
     out_.line("const int " + i.text + " = " + now + ";");
     if (i.count > 1) rest = "(" + rest + ") / " + std::to_string(i.count);
   }
-  if (puts)
-    return out_.line((there.empty() ? "" : "if (" + there + ") ") + "put_several<" + width + ">(&" +
-                     shared(v, s.at) + ", &" + of_register + ");");
+  if (puts) {
+    // Rows begin at even places at least.
+    const std::int64_t wide = v.whole_from % neighbours == 0 ? neighbours : 2;
+    out_.open(there.empty() ? "" : "if (" + there + ")");
+    for (std::int64_t i = 0; i < neighbours; i += wide)
+      out_.line("put_several<" + std::to_string(wide) + ">(&" +
+                shared(v, s.at + lowering::number(i)) + ", &" + of_register +
+                (i == 0 ? ")" : " + " + std::to_string(i) + ")") + ";");
+    return out_.close();
+  }
   for (const std::vector<Linear>& guards : s.guards)
     for (const Linear& x : guards) there = both(there, "(" + condition({x}) + ")");
   out_.line("load_several<" + width + ">(&" + of_register + ", " + source(v.tensor) + " + " +
@@ -140,6 +149,7 @@ void ProgramPrinter::fetch(const Step& s) {
   const bool puts = s.kind == Step::Kind::put;
   if (!puts)
     out_.line(real() + " " + s.fetched + "[" + std::to_string(p_.turns_of(s) * width) + "];");
+  if (puts) zeros_beside(s);
   out_.line("TW_UNROLL");
   out_.open("for (int " + turn + " = 0; " + turn + " < " + all + "; ++" + turn + ")");
   defined_.emplace_back();
@@ -149,11 +159,12 @@ void ProgramPrinter::fetch(const Step& s) {
 
 /// Some turns' loads at a time, which are under way together.
 void ProgramPrinter::stage(const Step& s) {
-  const std::int64_t turns = p_.turns_of(s), together = std::min(turns, kTurnsTogether);
+  const std::int64_t turns = p_.turns_of(s), together = p_.together_of(s);
   const std::int64_t width = std::max<std::int64_t>(1, only(s).padded);
   const std::string name = p_.names.fresh(only(s).name + "_fetched"),
                     first = p_.names.fresh("first"), turn = p_.names.fresh("turn");
   open_loops(s.dims);
+  zeros_beside(s);
   out_.line("TW_NO_UNROLL");
   out_.open("for (int " + first + " = 0; " + first + " < " + std::to_string(turns) + "; " + first +
             " += " + std::to_string(together) + ")");
@@ -169,7 +180,27 @@ void ProgramPrinter::stage(const Step& s) {
           name + "[" + times(width, turn) + "]", puts);
     close_loop();
   }
-  close_loops(s.dims.size() + 1);
+  close_loop();
+  close_loops(s.dims.size());
+}
+
+/// What of a tile's rows no turn brings, because it does not exist.
+void ProgramPrinter::zeros_beside(const Step& s) {
+  const Value& v = only(s);
+  const std::int64_t row = v.tile.empty() ? 0 : v.tile.back().most, zeros = row - v.whole;
+  if (v.whole == 0 || zeros == 0) return;
+  lowering::Linear first = s.at - lowering::number(v.whole_from);
+  for (int id : s.elements) first.terms.erase(id);
+  const std::string i = p_.names.fresh("zero"), all = std::to_string(v.elements / row * zeros);
+  const std::string at = i + " / " + std::to_string(zeros) + " * " + std::to_string(row) + " + " +
+                         i + " % " + std::to_string(zeros);
+  const std::string within = both(condition(s.inside), s.threads == 1 ? owner(s.copies) : "");
+  if (!within.empty()) out_.open("if (" + within + ")");
+  out_.line("for (int " + i + " = " + among_threads(s) + "; " + i + " < " + all + "; " + i +
+            " += " + std::to_string(s.threads) + ") (&" + shared(v, first) + ")[" + at + " + (" +
+            i + " % " + std::to_string(zeros) + " < " + std::to_string(v.whole_from) +
+            " ? 0 : " + std::to_string(v.whole) + ")] = 0;");
+  if (!within.empty()) out_.close();
 }
 
 void ProgramPrinter::hold(const Step& s) {

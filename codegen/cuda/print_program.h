@@ -62,7 +62,8 @@ class ProgramPrinter {
   std::string among_threads(const Step& step) const;
   void bring(const Step& step, const std::string& turn, std::string in,
              const std::string& of_register, bool puts);
-  void bring_padded(const Step& step, const std::string& turn, const std::string& in,
+  void zeros_beside(const Step& step);
+  void bring_rows(const Step& step, const std::string& turn, const std::string& in,
                     const std::string& of_register, bool puts);
   void stage(const Step& step);
   void fetch(const Step& step);

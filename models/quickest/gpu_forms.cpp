@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/lowering/gpu/warpgroup_product.h"
+#include "core/lowering/gpu/window_product.h"
 #include "core/workload/access.h"
 #include "models/quickest/gpu.h"
 
@@ -91,18 +92,27 @@ class Forms {
     };
     const std::vector<std::string> outer = outer_loops();
     if (outer.empty() || op.inputs.size() != 2) return {};
-    const std::string x = outer.back();
-    const Access& left = op.inputs[has(op.inputs[1], x) ? 0 : 1];
-    const Access& right = op.inputs[has(op.inputs[1], x) ? 1 : 0];
+    std::string x = outer.back();
+    std::size_t image = has(op.inputs[1], x) ? 1 : 0;
+    if (lowering::rows_are_last(w_, op, out)) {
+      image = 1 - image;
+      for (const std::string& l : outer)
+        if (has(out, l) && !has(op.inputs[1 - image], l)) x = l;
+    }
+    const Access &left = op.inputs[1 - image], &right = op.inputs[image];
+    const auto last_of = [&](const Access& a) {
+      return a.index.empty() ? std::string() : channel_at(a.index.back(), out);
+    };
     std::string rows, y, channel;
     for (const std::string& l : outer) {
       if (l == x || !has(out, l)) continue;
       if (has(left, l) && !has(right, l) && (rows.empty() || extent(l) > extent(rows))) rows = l;
       if (has(right, l) && !has(left, l)) y = l;  // the last of them
     }
-    if (rows.empty() || has(left, x)) return {};
+    if (rows.empty() || has(left, x) || !has(right, x)) return {};
     const bool plain = !window() && (y.empty() || extent(y) == 1);
-    // The left operand's rows begin with the outermost channel.
+    // The left operand's rows begin with the outermost channel, or end with the only one.
+    if (!has({.tensor = right.tensor, .index = {right.index.back()}}, x)) channel = last_of(right);
     for (const Affine& i : left.index)
       for (const Term& t : i.terms)
         if (const std::string& l = w_.loop(t.loop).name;
@@ -142,6 +152,17 @@ class Forms {
   }
 
  private:
+  /// The loop of an index that the results do not have; none: there is none, or several.
+  std::string channel_at(const Affine& i, const Access& out) const {
+    std::string found;
+    for (const Term& t : i.terms) {
+      if (indexes(out, t.loop)) continue;
+      if (!found.empty()) return {};
+      found = w_.loop(t.loop).name;
+    }
+    return found;
+  }
+
   /// What an operator reads of the workload's, directly or not, itself with it.
   std::set<OpId> needed(OpId op) const {
     std::set<OpId> all{op};

@@ -1,6 +1,6 @@
 // Trees for a product whose right operand is images with their channels side by side, as
 // lowering/gpu/warpgroup_points.cpp has them: blocks of rows and of points that follow one another,
-// taps of the window one by one around the channels.
+// taps of the window one by one around the channels. A block has one group of channels.
 #include <algorithm>
 
 #include "core/base/format.h"
@@ -18,7 +18,7 @@ constexpr std::size_t kMostParts = 6;             // chosen: of a loop, to try
 constexpr std::int64_t kRow = 128, kRowsAt = 16;  // bytes of a box's row, and where rows begin
 
 struct Images {
-  LoopId rows, channel;
+  LoopId rows, channel, group;
   std::vector<LoopId> points, taps;  ///< innermost first
   bool beside = false;  ///< the innermost taps lie beside few channels: all of them at once
 };
@@ -29,7 +29,7 @@ bool taps_beside(const Workload& w, const Access& left, const Access& right, con
   const std::size_t d = right.index.size() - 2;
   const Tensor& image = w.tensor(right.tensor);
   const std::int64_t pixel = image.shape.back(), size = size_of(image.dtype);
-  if (of.taps.empty() || right.index[d].offset != 0 || left.index.size() < 2 ||
+  if (of.group.valid() || of.taps.empty() || right.index[d].offset != 0 || left.index.size() < 2 ||
       left.index[left.index.size() - 2].plain_loop() != of.taps.front() ||
       w.tensor(left.tensor).shape.back() != pixel || w.loop(of.channel).extent != pixel)
     return false;
@@ -55,18 +55,23 @@ std::optional<Images> images_of(const Workload& w, const Operator& op) {
   const Access &right = op.inputs[first ? 0 : 1], &left = op.inputs[first ? 1 : 0];
   Images found;
   if (right.index.empty()) return std::nullopt;
-  const auto channel = right.index.back().plain_loop();
-  if (!channel || indexes(out, *channel) || w.loop(*channel).extent == 1) return std::nullopt;
-  found.channel = *channel;
-  for (std::size_t d = right.index.size() - 1; d-- > 0;)
-    for (const Term& t : right.index[d].terms)
-      if (w.loop(t.loop).extent > 1)
-        (indexes(out, t.loop) ? found.points : found.taps).push_back(t.loop);
   for (const LoopId l : op.loops) {
     if (w.loop(l).extent == 1 || !indexes(out, l) || !indexes(left, l)) continue;
-    if (found.rows.valid() || indexes(right, l)) return std::nullopt;
-    found.rows = l;
+    LoopId& of_left = indexes(right, l) ? found.group : found.rows;
+    if (of_left.valid()) return std::nullopt;
+    of_left = l;
   }
+  for (const Term& t : right.index.back().terms) {
+    if (t.loop == found.group) continue;
+    if (found.channel.valid() || t.coefficient != 1) return std::nullopt;
+    found.channel = t.loop;
+  }
+  if (!found.channel.valid() || indexes(out, found.channel) || w.loop(found.channel).extent == 1)
+    return std::nullopt;
+  for (std::size_t d = right.index.size() - 1; d-- > 0;)
+    for (const Term& t : right.index[d].terms)
+      if (w.loop(t.loop).extent > 1 && t.loop != found.group)
+        (indexes(out, t.loop) ? found.points : found.taps).push_back(t.loop);
   if (!found.rows.valid() || found.points.empty()) return std::nullopt;
   found.beside = taps_beside(w, left, right, found);
   return found;
@@ -120,12 +125,17 @@ std::vector<Form> image_forms(const Workload& w, const std::vector<GpuProduct>& 
           rows.steps.push_back(std::min<std::int64_t>(r, extent(images->rows)));
       rows.at = std::min<std::size_t>(1, rows.steps.size() - 1);
       f.variables.push_back(rows);
-      f.variables.push_back(
-          {"", share ? std::vector<std::int64_t>{1} : std::vector<std::int64_t>{1, 2, 4}});
+      f.variables.push_back({"", share || images->group.valid()
+                                     ? std::vector<std::int64_t>{1}
+                                     : std::vector<std::int64_t>{1, 2, 4}});
       f.kernel = [=, &w](const std::vector<Variable>& all) {
         std::vector<std::pair<const Variable*, Binding>> blocks, within;
         std::vector<Variable> fixed;
-        fixed.reserve(images->points.size() + images->taps.size() + 1);
+        fixed.reserve(images->points.size() + images->taps.size() + 2);
+        if (images->group.valid()) {
+          fixed.push_back({name(images->group), {1}});
+          blocks.emplace_back(&fixed.back(), Binding::grid);
+        }
         for (std::size_t i = images->points.size(); i-- > 0;) {
           const LoopId l = images->points[i];
           if (i != d) fixed.push_back({name(l), {i < d ? w.loop(l).extent : 1}});

@@ -173,6 +173,8 @@ class GpuPlanner {
       blocks(group.workload, products, {}, best);
       if (rewrites_ && products.size() == 2) online(group.workload, best);
       if (group.ops.size() > 1 && may_be_stitched(group, best)) stitched(group, best);
+      if (group.ops.size() == 1 && products.front().window && best && adds_up_within(group, *best))
+        stitched(group, best, false);
     }
     // Others' plans are of these forms, or slower; their searches take seconds.
     if (!best && group.ops.size() == 1)
@@ -198,20 +200,28 @@ class GpuPlanner {
     best.merged = true;
   }
 
+  /// Whether fused multiply-adds take no longer than a plan: windows of few channels, as in groups.
+  bool adds_up_within(const Group& group, const Best& best) const {
+    return 2 * multiply_adds(*group.workload) < device_.f32_flops_per_second * best.seconds;
+  }
+  static double multiply_adds(const Workload& w) {
+    double all = 0;
+    for (std::size_t i = 0; i < w.operators().size(); ++i) {
+      if (!w.is_contraction(OpId(i))) continue;
+      double points = 1;
+      for (LoopId l : w.op(OpId(i)).loops) points *= static_cast<double>(w.loop(l).extent);
+      all += points;
+    }
+    return all;
+  }
+
   /// Small products with what is around them: a stitched kernel reads an operand of each
   /// multiply-add from shared memory at best. Only of workloads of few different operators, as each
   /// search takes tens of milliseconds.
   bool may_be_stitched(const Group& group, const std::optional<Best>& best) const {
     if (!stitches_products_) return false;
-    double multiply_adds = 0;
-    for (std::size_t i = 0; i < group.workload->operators().size(); ++i) {
-      if (!group.workload->is_contraction(OpId(i))) continue;
-      double points = 1;
-      for (LoopId l : group.workload->op(OpId(i)).loops)
-        points *= static_cast<double>(group.workload->loop(l).extent);
-      multiply_adds += points;
-    }
-    return !best || 4 * multiply_adds / device_.shared_bytes_per_second < best->seconds;
+    return !best ||
+           4 * multiply_adds(*group.workload) / device_.shared_bytes_per_second < best->seconds;
   }
 
   /// What no plan of the whole is below: a launch and compulsory bytes.
@@ -310,14 +320,15 @@ class GpuPlanner {
     *n = sequence({std::exchange(*n, {}), std::move(stored)});
   }
 
-  /// One kernel with units, or of a single product in the tiles of models/stitching.
-  void stitched(const Group& group, std::optional<Best>& best) const {
-    const std::set<OpId> products = with_forms(*group.workload);
+  /// One kernel with units, or of a single product in the tiles of models/stitching. `forms`: what
+  /// other forms are for is such a product, else a sum like others.
+  void stitched(const Group& group, std::optional<Best>& best, bool forms = true) const {
+    const std::set<OpId> products = forms ? with_forms(*group.workload) : std::set<OpId>();
     auto graph =
         stitching::Graph::create(group.workload, stitching::ridge_of(device_, options_), &products);
     if (!graph) return;
     // Packs have parts in common.
-    if (graph_ != nullptr) graph.value().share_schedules(*graph_);
+    if (graph_ != nullptr && forms) graph.value().share_schedules(*graph_);
     stitching::Pattern all;
     for (int v = 0; v < graph->size(); ++v) all.push_back(v);
     const std::vector<stitching::Pattern> patterns{all};

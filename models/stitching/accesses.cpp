@@ -113,7 +113,7 @@ Accesses AccessCounts::home(TensorId t, const Linear& at, const std::vector<int>
 }
 
 Accesses AccessCounts::staged(const lowering::Step& s) const {
-  if (p_.value(s.values.front()).padded > 0) return staged_rows(s);
+  if (p_.brings_rows(s)) return staged_rows(s);
   const std::int64_t bytes = size_of(p_.workload->tensor(p_.value(s.values.front()).tensor).dtype);
   const int row = s.elements.empty() ? -1 : s.elements.back();
   const std::int64_t apart = row < 0 || !s.from.terms.contains(row) ? 0 : s.from.terms.at(row);
@@ -135,7 +135,7 @@ Accesses AccessCounts::staged(const lowering::Step& s) const {
 
 Accesses AccessCounts::staged_rows(const lowering::Step& s) const {
   const std::int64_t bytes = size_of(p_.workload->tensor(p_.value(s.values.front()).tensor).dtype);
-  const std::int64_t width = p_.value(s.values.front()).padded;
+  const std::int64_t width = std::max<std::int64_t>(1, p_.value(s.values.front()).padded);
   const lowering::ThreadProgram::Rows rows = p_.rows_of(s);
   const auto step = [&](std::size_t from_last) {
     const int id = s.elements[s.elements.size() - 1 - from_last];

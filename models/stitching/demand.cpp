@@ -290,22 +290,23 @@ class Tally {
     double waits = 0, work = 0;
     double all() const { return waits + work; }
   };
-  /// Of a tile with zeros around a thread brings neighbours, in turns that differ by constants.
+  /// Of several rows at a time a thread brings neighbours, in turns that differ by constants.
   Staged stage_rows(const Step& s, double repeats) {
     const auto turns = static_cast<double>(p_.turns_of(s)) * size(s.dims);
     const double moving = static_cast<double>(s.threads) > kWarp
                               ? static_cast<double>(s.threads) / kWarp
                           : s.warps == 0 ? 1
                                          : s.warps;
-    const double width = static_cast<double>(only(s).padded);
+    const double width = static_cast<double>(std::max<std::int64_t>(1, only(s).padded)),
+                 once = only(s).padded > 0 ? kOfRows : 0;
     const double each = kOfRow + (size_of(p_.workload->dtype()) == 2 ? kOfHalf * width : 0);
     const double others = accessing_;
     bring(accesses_.staged(s), turns * repeats * moving, s.full, s.from, repeats, true);
     accessing_ = others;
-    out_.instructions += ((each - kOfAccess) * turns + kOfRows) * repeats * moving;
-    const double rounds =
-        size(s.dims) * std::ceil(static_cast<double>(p_.turns_of(s)) / lowering::kTurnsTogether);
-    return {rounds * l1_.latency(s.from), (turns * each + kOfRows) * d_.light / kStagedTogether};
+    out_.instructions += ((each - kOfAccess) * turns + once) * repeats * moving;
+    const double rounds = size(s.dims) * std::ceil(static_cast<double>(p_.turns_of(s)) /
+                                                   static_cast<double>(p_.together_of(s)));
+    return {rounds * l1_.latency(s.from), (turns * each + once) * d_.light / kStagedTogether};
   }
 
   /// Reads before a loop.
@@ -334,7 +335,7 @@ class Tally {
 
   /// Threads bring the tile an element at a time, a row of it together.
   Staged stage(const Step& s, double repeats) {
-    if (only(s).padded > 0) return stage_rows(s, repeats);
+    if (p_.brings_rows(s)) return stage_rows(s, repeats);
     const auto threads = static_cast<double>(s.threads);
     double turns = size(s.elements) * size(s.dims);
     if (!s.elements.empty()) {

@@ -65,7 +65,7 @@ void Part::rows_and_blocks(Stitched& s, std::int64_t threads) const {
   const bool columns = columns_ && s.groups.front().scheme == Scheme::thread;
   if (columns) s.rows_per_block = kWarp;  // a block's warps share its columns' points
   if (points_ || columns) s.rows_per_block *= s.vector * s.turns * s.across;
-  if (s.window_along > 0) s.rows_per_block *= s.window_along * s.window_down;
+  if (s.window_along > 0) s.rows_per_block *= s.window_along * s.window_down * s.window_beside;
   if (!c_.partial.empty()) return runs_and_blocks(s);
   s.rows_per_block =
       static_cast<std::int64_t>(std::min(static_cast<double>(s.rows_per_block), c_.row_count));

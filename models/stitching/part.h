@@ -58,9 +58,12 @@ StitchedKernel put_together(const Graph& g, const Device& d, const Options& o,
                             std::vector<Stitched> parts, std::int64_t threads);
 
 /// The loops of an image over which a part's windows lie: `along` its contiguous dimension, `down`
-/// the next one (-1: none).
+/// the next one (-1: none). Or `beside` is the contiguous one, and no window lies over it: channels
+/// that points have side by side (-1: none). Of channels in groups `beside` is the groups, and
+/// `within` the results' channels of one.
 struct WindowLoops {
-  int along = -1, down = -1;
+  int along = -1, down = -1, beside = -1, within = -1;
+  friend bool operator==(const WindowLoops&, const WindowLoops&) = default;
 };
 
 class Part {

@@ -16,7 +16,9 @@ void each_window_tile(const Graph& g, const WindowLoops& loops, Stitched& s,
                       const std::function<void(Stitched&)>& f);
 /// Such a part's tree, at level `registers`: `b/1@grid c/1@grid y/28@grid ( L.X@registers
 /// L.W@registers y/14@warp y/7@lane x/4@lane ( r/1 s/1 ( C.sum ) C.bias ) )`. Lanes that the image
-/// leaves are the next loop's. A Reason where threads would have nothing to do.
+/// leaves are the next loop's. Channels that lie side by side are lanes: `y/8@grid x/8@grid
+/// c/32@grid ( L.X@registers L.W@registers y/4@warp x/4@warp c/1@lane ( r/1 s/1 ( C.sum ) ) )`. A
+/// Reason where threads would have nothing to do.
 Result<BoundTree> window_tree(const Graph& g, const Stitched& s, std::int64_t threads);
 
 }  // namespace tilewright::stitching

@@ -1,7 +1,7 @@
 // Convolutions by Hopper's warpgroups, of images whose channels lie side by side, on
 // simulator/cuda_host: drawn sizes, directions, windows, layouts and tiles compute what the
 // reference evaluator computes, move the bytes that `exact` counts, and have no fault found in
-// them.
+// them. Some have groups of channels.
 #include <algorithm>
 #include <cstdlib>
 
@@ -30,7 +30,7 @@ class Draw : public testing::Draws {
  public:
   using Draws::Draws;
 
-  Case convolution() {
+  Case convolution(bool in_groups) {
     static constexpr const char *kPoints[] = {"x", "y", "z"}, *kTaps[] = {"s", "r", "t"};
     const auto directions = static_cast<std::size_t>(number(1, 3));
     const bool batch = coin(), last = coin(), taps_outside = coin();
@@ -63,6 +63,8 @@ class Draw : public testing::Draws {
       grid = formatted("{}/{}@grid {}", p, part, grid);
       if (k > 1) around = formatted("{}/1 {}", t, around);
     }
+    const std::int64_t groups = in_groups ? number(2, 5) : 1;
+    const bool joined = in_groups && coin();  // groups of the image are in one dimension
     const std::int64_t images = batch ? number(2, 5) : 1,
                        o = number(0, 2) == 0 ? number(1, 150) : 8 * number(1, 20),
                        c = 8 * number(1, 18), rows = 64 * number(1, 3);
@@ -78,18 +80,27 @@ class Draw : public testing::Draws {
       around.insert(around.find(' '), "@cluster");
       shared = true;
     }
-    const std::string weights = taps_outside ? taps + "o,c" : "o," + taps + "c",
-                      results =
-                          last ? points + "o" : (batch ? "b,o," + points.substr(2) : "o," + points);
+    const std::string g = groups > 1 ? "g," : "", o_of = g + "o",
+                      weights = taps_outside ? taps + o_of + ",c" : o_of + "," + taps + "c",
+                      results = last ? points + o_of
+                                     : (batch ? "b," + o_of + "," + points.substr(2)
+                                              : o_of + "," + points);
+    if (groups > 1) {
+      grid = "g/1@grid " + grid, loops += formatted(", g: {}", groups);
+      shape += joined ? formatted("{}", groups * c) : formatted("{},{}", groups, c);
+      places += joined ? formatted("{}*g+c", c) : "g,c";
+    } else {
+      shape += std::to_string(c), places += "c";
+    }
     const std::string at = results.back() == ',' ? results.substr(0, results.size() - 1) : results;
     const std::string type = number(0, 2) == 0 ? "bf16" : "f16";
     std::string yaml = formatted(
-        "name: drawn\ndtype: {}\nloops: {{o: {}, c: {}{}}}\ntensors: {{I: [{}{}]}}\noperators:\n"
-        "  - conv: O[{}] += I[{}c] * W[{}]\n",
-        type, o, c, loops, shape, c, at, places, weights);
-    if (operators == 1) yaml += formatted("  - relu: Z[{0}] = relu(O[{0}] + g[o])\n", at);
+        "name: drawn\ndtype: {}\nloops: {{o: {}, c: {}{}}}\ntensors: {{I: [{}]}}\noperators:\n"
+        "  - conv: O[{}] += I[{}] * W[{}]\n",
+        type, o, c, loops, shape, at, places, weights);
+    if (operators == 1) yaml += formatted("  - relu: Z[{0}] = relu(O[{0}] + G[{1}])\n", at, o_of);
     if (operators == 2) yaml += formatted("  - add: Z[{0}] = O[{0}] + R[{0}]\n", at);
-    const int cluster = !shared && number(0, 2) == 0 ? 2 : 1;
+    const int cluster = !shared && groups == 1 && number(0, 2) == 0 ? 2 : 1;
     Case made{make_case(yaml,
                         formatted("{}o/{}@grid ( {}c/{} ( C.conv ) {} )", grid, std::min(o, rows),
                                   around, std::min<std::int64_t>(c, 64),
@@ -103,7 +114,8 @@ class Draw : public testing::Draws {
   }
 };
 
-TEST(Images, ComputeMoveWhatExactCountsAndAreClean) {
+/// Drawn convolutions compute right, are clean and move what `exact` counts.
+void expect_right(bool in_groups) {
   const char* const cases = std::getenv("TILEWRIGHT_CASES");
   const char* const seed = std::getenv("TILEWRIGHT_SEED");
   const int count = cases != nullptr ? std::atoi(cases) : 16;
@@ -112,7 +124,7 @@ TEST(Images, ComputeMoveWhatExactCountsAndAreClean) {
   std::vector<cuda::Source> sources;
   int tried = 0, images = 0;
   for (; static_cast<int>(drawn.size()) < count && tried < 4 * count; ++tried) {
-    Case c = draw.convolution();
+    Case c = draw.convolution(in_groups);
     // Tiles that are no warpgroups' are drawn, too: registers, clusters, results that lie apart.
     const auto product = lowering::warpgroup_product(c.schedule, 0);
     if (!product) continue;
@@ -147,6 +159,9 @@ TEST(Images, ComputeMoveWhatExactCountsAndAreClean) {
   EXPECT_GT(exact, count / 6);
   EXPECT_GT(shares, 0);
 }
+
+TEST(Images, ComputeMoveWhatExactCountsAndAreClean) { expect_right(false); }
+TEST(Images, InGroupsAreRight) { expect_right(true); }
 
 /// Of few channels a box's row has the taps of a row of the window, too: drawn ones compute right,
 /// are clean, and move what their boxes have.

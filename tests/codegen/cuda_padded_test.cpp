@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <functional>
 #include <random>
 #include <stdexcept>
 
@@ -62,6 +63,75 @@ Drawn drawn(unsigned seed) {
           around + "( " + loads + within + (followed ? "( " + body + " C.after ) )" : body + " )")};
 }
 
+/// The same with channels side by side, which are lanes.
+Drawn drawn_beside(unsigned seed) {
+  std::mt19937 rng(seed);
+  const auto one_of = [&](const std::vector<int>& from) {
+    return from[std::uniform_int_distribution<std::size_t>(0, from.size() - 1)(rng)];
+  };
+  const auto text = [](int n) { return std::to_string(n); };
+  const int taps = one_of({2, 3, 5}), stride = one_of({1, 1, 2, 3}), pad = taps / 2,
+            high = one_of({5, 8, 11}), wide = one_of({6, 7, 12}),
+            channels = one_of({6, 12, 16, 30, 36, 48, 64});
+  const int down = (high + 2 * pad - taps) / stride + 1,
+            across = (wide + 2 * pad - taps) / stride + 1;
+  const bool depthwise = one_of({0, 1, 1}) == 1;
+  const std::string type = std::vector<std::string>{"f32", "f16", "bf16"}[seed % 3];
+  const std::string at =
+      text(stride) + "*y+r-" + text(pad) + "," + text(stride) + "*x+s-" + text(pad);
+  const std::string w =
+      "name: w\ndtype: " + type + "\nloops: {b: 2, c: " + text(channels) + ", y: " + text(down) +
+      ", x: " + text(across) + ", r: " + text(taps) + ", s: " + text(taps) +
+      "}\noperators:\n  - conv: Y[b,y,x,c] " +
+      (depthwise ? "+= X[b," + at + ",c] * W[r,s,c]\n" : "max= X[b," + at + ",c]\n") +
+      "tensors: {X: [b, " + text(high) + ", " + text(wide) + ", c]}\noutputs: [Y]\n";
+  const int each = channels % 2 == 0 ? one_of({1, 2}) : 1, lanes = std::min(32, channels / each),
+            points = one_of({1, 2, 4}), tall = one_of({1, 2, 4}), warps_down = one_of({1, 2}),
+            warps_along = one_of({1, 2}), lanes_along = lanes <= 16 ? 2 : 1;
+  const auto part = [&](const std::string& loop, int n, int all, const std::string& unit) {
+    return loop + "/" + text(std::min(n, all)) + "@" + unit + " ";
+  };
+  return {w, "b/1@grid " + part("y", tall * warps_down, down, "grid") +
+                 part("x", points * lanes_along * warps_along, across, "grid") +
+                 part("c", lanes * each, channels, "grid") + "( L.X " + (depthwise ? "L.W " : "") +
+                 (warps_down > 1 ? part("y", tall, down, "warp") : "") +
+                 (warps_along > 1 ? part("x", points * lanes_along, across, "warp") : "") +
+                 (lanes_along > 1 ? part("x", points, across, "lane") : "") +
+                 part("c", each, channels, "lane") + "( r/1 s/1 ( C.conv ) ) )"};
+}
+
+/// Groups of few channels side by side: lanes are a group's results, of some groups.
+Drawn drawn_groups(unsigned seed) {
+  std::mt19937 rng(seed);
+  const auto one_of = [&](const std::vector<int>& from) {
+    return from[std::uniform_int_distribution<std::size_t>(0, from.size() - 1)(rng)];
+  };
+  const auto text = [](int n) { return std::to_string(n); };
+  const int in = one_of({2, 3, 4, 5, 8}), out = one_of({2, 3, 4, 6, 8}),
+            groups = one_of({3, 4, 8, 11}), taps = one_of({1, 3}), stride = one_of({1, 2}),
+            pad = taps / 2, size = one_of({6, 9, 12});
+  const int points = (size + 2 * pad - taps) / stride + 1;
+  const bool joined = one_of({0, 1}) == 1;
+  const std::string type = std::vector<std::string>{"f32", "f16", "bf16"}[seed % 3],
+                    n = text(points),
+                    at = text(stride) + "*y+r-" + text(pad) + "," + text(stride) + "*x+s-" +
+                         text(pad);
+  const std::string w =
+      "name: w\ndtype: " + type + "\nloops: {g: " + text(groups) + ", o: " + text(out) +
+      ", c: " + text(in) + ", y: " + n + ", x: " + n + ", r: " + text(taps) + ", s: " + text(taps) +
+      "}\noperators:\n  - conv: Y[y,x,g,o] += X[" + at + "," +
+      (joined ? text(in) + "*g+c" : "g,c") + "] * W[g,o,r,s,c]\ntensors: {X: [" + text(size) +
+      ", " + text(size) + ", " + (joined ? text(groups * in) : "g, c") + "]}\noutputs: [Y]\n";
+  const int lanes = out <= 2 ? 2 : out <= 4 ? 4 : 8, tall = one_of({1, 2}), wide = one_of({2, 4});
+  const auto part = [&](const std::string& loop, int step, int all, const std::string& unit) {
+    return loop + "/" + text(std::min(step, all)) + "@" + unit + " ";
+  };
+  return {w, part("y", 2 * tall, points, "grid") + part("x", 2 * wide, points, "grid") +
+                 part("g", 32 / lanes, groups, "grid") + "( L.X L.W " +
+                 part("y", tall, points, "warp") + part("x", wide, points, "warp") +
+                 "g/1@lane o/1@lane ( r/1 s/1 c/1 ( C.conv ) ) )"};
+}
+
 Schedule schedule_of(const Drawn& d) {
   auto w = std::make_shared<const Workload>(workload_from_yaml(d.workload, "test"));
   Plan plan;
@@ -71,7 +141,8 @@ Schedule schedule_of(const Drawn& d) {
   return std::move(s).value();
 }
 
-TEST(PaddedWindows, DrawnOnesAreRight) {
+/// Drawn ones compute right, are clean and move what `exact` counts.
+void expect_right(const std::function<Drawn(unsigned)>& drawn) {
   std::vector<Schedule> schedules;
   std::vector<cuda::Source> sources;
   std::vector<Drawn> all;
@@ -102,6 +173,10 @@ TEST(PaddedWindows, DrawnOnesAreRight) {
   EXPECT_GT(stitched, 18);
 }
 
+TEST(PaddedWindows, DrawnOnesAreRight) { expect_right(drawn); }
+TEST(PaddedWindows, ChannelsSideBySideAreRight) { expect_right(drawn_beside); }
+TEST(PaddedWindows, GroupsOfFewChannelsAreRight) { expect_right(drawn_groups); }
+
 /// Four points of a row read eight neighbours as two accesses, and nothing asks where they are.
 TEST(PaddedWindows, NeighboursAreReadAsOneWithoutConditions) {
   const auto source = cuda::emit(
@@ -118,6 +193,22 @@ TEST(PaddedWindows, NeighboursAreReadAsOneWithoutConditions) {
   EXPECT_THAT(source->text, HasSubstr("w < 8"));
   EXPECT_THAT(source->text, HasSubstr("put_several<2>(&X_shared["));
   EXPECT_THAT(source->text, Not(ContainsRegex("\\? X_shared")));
+}
+
+/// Rows that all blocks have whole come as four at once, though windows begin one element before.
+TEST(PaddedWindows, WholeRowsComeFourAtOnce) {
+  const auto source = cuda::emit(
+      schedule_of(
+          {"name: w\ndtype: f16\nloops: {b: 2, c: 3, y: 16, x: 56, r: 3, s: 3}\noperators:\n"
+           "  - conv: Y[b,c,y,x] += X[b,c,y+r-1,x+s-1] * W[c,r,s]\n"
+           "tensors: {X: [b, c, 16, 56], W: [c, r, s]}\n",
+           "b/1@grid c/1@grid ( L.X L.W y/4@warp x/4@lane r/1 s/1 ( C.conv ) )"}),
+      {});
+  ASSERT_TRUE(source) << source.reason();
+  using ::testing::HasSubstr;
+  using ::testing::Not;
+  EXPECT_THAT(source->text, HasSubstr("load_several<4>(&X_shared_fetched"));
+  EXPECT_THAT(source->text, Not(HasSubstr("load_several<1>(&X_shared_fetched")));
 }
 
 }  // namespace

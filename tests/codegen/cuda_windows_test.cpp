@@ -1,7 +1,8 @@
 // Convolutions in 16 bits by tensor cores on simulator/cuda_host: drawn channels, images, windows,
 // strides, dilations, paddings, groups and tiles compute what the reference evaluator computes,
 // move the bytes that `exact` counts, and have no fault found in them; each of their waits that is
-// left out is found. So do products of matrices whose rows begin at no multiples of 16 bytes.
+// left out is found. So do products of matrices whose rows begin at no multiples of 16 bytes, and
+// images and results that have their channels side by side.
 #include <algorithm>
 #include <cstdlib>
 
@@ -28,7 +29,8 @@ class Draw : public testing::Draws {
  public:
   using Draws::Draws;
 
-  Case convolution() {
+  /// `beside`: the image has its channels side by side, `turned`: results have.
+  Case convolution(bool beside = false, bool turned = false) {
     const bool batch = number(0, 3) == 0, groups = number(0, 3) == 0, joint = groups && coin();
     const std::int64_t c = coin() ? 8 * number(1, 4) : number(2, 33), o = number(2, 50);
     const std::int64_t r = number(0, 2) == 0 ? 1 : number(1, 4), s = coin() ? r : number(1, 4);
@@ -45,33 +47,39 @@ class Draw : public testing::Draws {
     const bool wider = number(0, 3) == 0;
     static constexpr const char* kTypes[] = {"bf16", "f16", "f32"};
     const std::string type = kTypes[number(0, 2)];
-    static constexpr const char* kAfter[] = {"", "  - Z[{0}o,y,x] = relu(Y[{0}o,y,x] + B[{1}o])\n",
-                                             "  - Z[{0}o,y,x] = Y[{0}o,y,x] + R[{0}o,y,x]\n",
-                                             "  - Z[{0}o,y,x] = tanh(Y[{0}o,y,x] * B[y,x])\n"};
+    static constexpr const char* kAfter[] = {"", "  - Z[{0}] = relu(Y[{0}] + B[{1}o])\n",
+                                             "  - Z[{0}] = Y[{0}] + R[{0}]\n",
+                                             "  - Z[{0}] = tanh(Y[{0}] * B[y,x])\n"};
     std::string after = kAfter[number(0, 3)];
-    const std::string group = groups ? "g," : "";
+    const std::string group = groups ? "g," : "", of = batch ? "b," : "",
+                      results = turned ? of + "y,x," + group + "o" : outer + "o,y,x";
     for (const auto& [from, to] :
-         {std::pair{std::string("{0}"), outer}, {std::string("{1}"), group}})
+         {std::pair{std::string("{0}"), results}, {std::string("{1}"), group}})
       for (std::size_t at; (at = after.find(from)) != std::string::npos;)
         after.replace(at, from.size(), to);
     const std::string channel = !groups ? "c" : joint ? formatted("{}*g+c", c) : "g,c";
     const std::string loops =
         formatted("{}{}o: {}, c: {}, y: {}, x: {}, r: {}, s: {}", batch ? "b: 2, " : "",
                   groups ? "g: 3, " : "", o, c, y, x, r, s);
-    const std::string image = formatted("{}{}, {}, {}", batch ? "2, " : "",
-                                        !groups ? formatted("{}", c)
-                                        : joint ? formatted("{}", 3 * c)
-                                                : formatted("3, {}", c),
-                                        high, wide);
+    const std::string channels = !groups ? formatted("{}", c)
+                                 : joint ? formatted("{}", 3 * c)
+                                         : formatted("3, {}", c),
+                      points = formatted("{}*y+{}*r-{},{}*x+{}*s-{}", sy, dy, py, sx, dx, px),
+                      image = (batch ? "2, " : "") +
+                              (beside ? formatted("{}, {}, {}", high, wide, channels)
+                                      : formatted("{}, {}, {}", channels, high, wide)),
+                      weights = !beside        ? group + "o,c,r,s"
+                                : sy + sx == 2 ? "r,s," + group + "o,c"
+                                               : group + "o,r,s,c";
     const std::string yaml = formatted(
-        "name: drawn\ndtype: {}\nloops: {{{}}}\ntensors:\n  X: [{}]\n  W: [{}o, c, r, s]\n"
-        "  Y: [{}o, y, x]\ndtypes: {{{}: {}}}\noperators:\n"
-        "  - conv: Y[{}o,y,x] += X[{}{},{}*y+{}*r-{},{}*x+{}*s-{}] * W[{}o,c,r,s]\n{}",
-        type, loops, image, group, outer, after.empty() ? "Y" : "Z", wider ? "f32" : type, outer,
-        batch ? "b," : "", channel, sy, dy, py, sx, dx, px, group, after);
+        "name: drawn\ndtype: {}\nloops: {{{}}}\ntensors:\n  X: [{}]\n  W: [{}]\n"
+        "  Y: [{}]\ndtypes: {{{}: {}}}\noperators:\n"
+        "  - conv: Y[{}] += X[{}{}] * W[{}]\n{}",
+        type, loops, image, weights, results, after.empty() ? "Y" : "Z", wider ? "f32" : type,
+        results, of, beside ? points + "," + channel : channel + "," + points, weights, after);
     // Most tiles have whole lines.
     const std::int64_t rows = std::min(o, 16 * number(1, 3)), lines = std::min(y, number(1, 4)),
-                       points = number(0, 4) > 0 ? x : std::min(x, 4 * number(1, 3));
+                       part_x = number(0, 4) > 0 ? x : std::min(x, 4 * number(1, 3));
     std::int64_t step = std::min(c, coin() ? std::int64_t{8} : number(1, 12));
     std::int64_t cluster = std::int64_t{1} << number(0, 3);
     const auto part = [&] { return ceil_div(ceil_div(c, cluster), step) * step; };
@@ -79,7 +87,7 @@ class Draw : public testing::Draws {
     return make_case(yaml,
                      formatted("{}{}o/{}@grid y/{}@grid x/{}@grid ( c/{} ( C.conv ) {} )",
                                batch ? "b/1@grid " : "", groups ? "g/1@grid " : "", rows, lines,
-                               points, step, after.empty() ? "S.Y" : "C.Z S.Z"),
+                               part_x, step, after.empty() ? "S.Y" : "C.Z S.Z"),
                      static_cast<int>(cluster));
   }
 
@@ -222,6 +230,54 @@ TEST(Windows, ChainsWithoutAWindowAreRightAndWaitForOneAnother) {
   EXPECT_GE(barriers.barriers(), 5);
   EXPECT_EQ(
       barriers.count(Left::wrong) + barriers.count(Left::idle) + barriers.count(Left::doubled), 0);
+}
+
+/// Images with their channels side by side, results with their rows side by side, and both.
+TEST(Windows, ChannelsSideBySideAreRightAndMoveWhatExactCounts) {
+  const char* const cases = std::getenv("TILEWRIGHT_CASES");
+  const int count = cases != nullptr ? std::atoi(cases) : 16;
+  const char* const seed = std::getenv("TILEWRIGHT_SEED");
+  Draw draw(seed != nullptr ? std::strtoull(seed, nullptr, 10) : kSeed);
+  std::vector<Case> drawn;
+  std::vector<cuda::Source> sources;
+  int beside = 0, turned = 0, clusters = 0, of_floats = 0, one_by_one = 0, turns = 0;
+  for (int tried = 0; std::ssize(drawn) < count; ++tried) {
+    ASSERT_LT(tried, 4 * count);
+    Case c = draw.convolution(tried % 3 != 0, tried % 3 != 1);
+    const auto product = lowering::window_product(c.schedule, 0);
+    // Of a window of one, rows that clusters do not share.
+    if (!product || !(product->beside || product->turned)) continue;
+    beside += product->beside, turned += product->turned, clusters += product->share > 1;
+    of_floats += product->fma(), turns += product->turns() > 2;
+    one_by_one += product->beside && product->alone(product->right_piece);
+    drawn.push_back(std::move(c));
+    const int at = static_cast<int>(sources.size());
+    sources.push_back(testing::emitted(
+        drawn.back().schedule,
+        {.warpgroups = product->share > 1 || at % 2 == 0, .prefix = "k" + std::to_string(at)}));
+  }
+  EXPECT_GE(beside, count / 2);
+  EXPECT_GE(turned, count / 2);
+  EXPECT_GE(clusters, count / 8);
+  EXPECT_GE(of_floats, count / 8);
+  EXPECT_GE(one_by_one, count / 16);
+  EXPECT_GE(turns, count / 8);
+  const auto module = testing::build_cuda(sources);
+  ASSERT_TRUE(module.ok()) << module.reason();
+  for (int i = 0; i < count; ++i) {
+    const Case& c = drawn[static_cast<std::size_t>(i)];
+    const auto run = testing::run_cuda(*module, sources[static_cast<std::size_t>(i)], *c.workload,
+                                       kSeed, {.turns = static_cast<std::uint64_t>(i % 3)});
+    ASSERT_TRUE(run.ok()) << c.text << run.reason();
+    EXPECT_TRUE(run->report.clean()) << c.text << "\n" << run->report.findings.front().text;
+    const DType out = c.workload->tensor(c.workload->outputs().front()).dtype;
+    const bool bfloat = c.workload->dtype() == DType::bf16 || out == DType::bf16;
+    EXPECT_LT(run->error, bfloat                              ? 2e-2
+                          : c.workload->dtype() == DType::f32 ? 2e-6
+                                                              : 3e-3)
+        << c.text;
+    EXPECT_EQ(testing::text(run->bytes), testing::text(testing::sm_bytes(c.schedule))) << c.text;
+  }
 }
 
 TEST(Windows, WhatIsNoConvolutionIsSaid) {

@@ -235,7 +235,7 @@ struct WarpgroupResults {
 };
 
 /// The right operand is a matrix.
-struct NoImages { static constexpr bool kAny = false; static constexpr int kPoints = 0; };
+struct NoImages { static constexpr bool kAny = false; static constexpr int kPoints = 0, kOfGroup = 0; };
 /// One loop of the points of images, Extent of them: which of the image's lines a tap needs for one.
 template <int Extent, int Taps = 1, int Stride = 1, int Dilate = 1, int Pad = 0>
 struct Along {
@@ -243,11 +243,12 @@ struct Along {
   static TW_MEMBER int line(int point, int tap) { return point % Extent * Stride + tap % Taps * Dilate - Pad; }
 };
 /// The right operand is images that have their channels side by side. Columns are points, X innermost, of which a tile
-/// has Points. The depth is channels, for one tap of the window after the other.
-template <int Points, class X, class Y, class Z, class Image>
+/// has Points. The depth is channels, for one tap of the window after the other. OfGroup: products of a group of
+/// channels, which has weights and rows of results of its own; 0: there is one.
+template <int Points, class X, class Y, class Z, class Image, int OfGroup = 0>
 struct ImagePoints {
   static constexpr bool kAny = true;
-  static constexpr int kPoints = Points;
+  static constexpr int kPoints = Points, kOfGroup = OfGroup;
   static TW_MEMBER void copy(unsigned char* to, const TensorMap& map, u64* full, int channel, int tap, int point) {
     constexpr int kX = X::kExtent, kXY = kX * Y::kExtent, kXYZ = kXY * Z::kExtent;
     constexpr int kTx = X::kTaps, kTxy = kTx * Y::kTaps, kTxyz = kTxy * Z::kTaps;
@@ -301,6 +302,7 @@ struct WarpgroupProduct {
   static_assert(LeftFold % 64 == 0 && RightFold % 64 == 0, "boxes lie in one matrix");
   static_assert(!Images::kAny || (LeftFold > 0 && LeftAll && !LeftAcross && !RightAcross && Down == 1 && !Twin &&
                                   Images::kPoints <= Columns), "boxes of all of a tile's points");
+  static_assert(Images::kOfGroup == 0 || kTiles == 1, "boxes of a group's rows go to one block");
   static_assert(kRows % (8 * Across) == 0 && Columns % (8 * Down) == 0, "parts of boxes in whole swizzles");
   static_assert(Share == 1 || (kDown * kPitch * 4 <= Stages * kStage && !Boxed && Vector <= 4), "room for sums");
 
@@ -342,9 +344,23 @@ struct WarpgroupProduct {
     return (s.columns + width - 1) / width * ((s.rows + kHigh - 1) / kHigh) * s.count;
   }
 
+  static TW_MEMBER int group_of(int product) { return Images::kOfGroup > 0 ? product / Images::kOfGroup : 0; }
+  /// Where results of a product lie: those of a group after those of the group before.
+  static TW_MEMBER Out* home_of(Out* home, int product, i64 pitch, i64 apart, const ProductSize& s) {
+    if constexpr (Images::kOfGroup == 0) return home + product * apart;
+    else return home + product % Images::kOfGroup * apart + i64(group_of(product)) * s.rows * (Turned ? 1 : pitch);
+  }
+
   /// Where the columns end that a tile has for its own.
   static TW_MEMBER int columns_end(const ProductSize& s, const ProductPlace& p) {
     return s.apart == Columns ? s.columns : least(s.columns, p.column + s.apart);
+  }
+
+  /// 64 rows of a tile's results, from `row` of it on. Boxes lie in one matrix of all groups' rows.
+  static TW_MEMBER ResultPlace results_place(const ProductSize& s, const ProductPlace& p, int row) {
+    const bool all = Boxed && Images::kOfGroup > 0;
+    return {p.row + row + (all ? group_of(p.product) * s.rows : 0), s.rows, p.column, columns_end(s, p),
+            all ? p.product % (Images::kOfGroup > 0 ? Images::kOfGroup : 1) : p.product};
   }
 
   /// This block's part of the depth.
@@ -386,7 +402,10 @@ struct WarpgroupProduct {
       u32 below = 0;  // the first block of each row of the cluster's tiles
       TW_UNROLL
       for (int i = 0; i < Down; ++i) below |= 1u << (i * Across);
-      if constexpr (Left)
+      if constexpr (Left && Images::kOfGroup > 0) {
+        if (one_of_warp())
+          load_box_of_images(ring.left(step), left, full, left_depth, p.row, of_left, group_of(p.product), 0);
+      } else if constexpr (Left)
         copy_part<LeftAcross, kRows, Across>(ring.left(step), left, full, p.row, left_depth, of_left, column_of(),
                                              ((1u << Across) - 1) << (row_of() * Across));
       if constexpr (Right && Images::kAny)
@@ -622,7 +641,7 @@ struct WarpgroupProduct {
           shared_for_async();  // boxes come there again
           cluster_sync();
           const ProductPlace p = place(s, tile);
-          join(partial, home + p.product * apart, s, p, pitch, threadIdx.x - kWarpgroup);
+          join(partial, home_of(home, p.product, pitch, apart, s), s, p, pitch, threadIdx.x - kWarpgroup);
           cluster_meet();  // no block's sums are overwritten, nor its memory given up, before all are read
         } else {
           const ProductPlace p = place(s, tile);
@@ -634,9 +653,9 @@ struct WarpgroupProduct {
           }
           TW_UNROLL
           for (int i = 0; i < Blocks; ++i)
-            Results::write(of_first(sums[i]), mine, used, out, home + p.product * apart,
-                           {p.row + (group * Blocks + i) * 64, s.rows, p.column, columns_end(s, p), p.product}, pitch, group,
-                           thread);
+            Results::write(of_first(sums[i]), mine, used, out,
+                           Boxed ? home : home_of(home, p.product, pitch, apart, s), results_place(s, p, (group * Blocks + i) * 64),
+                           pitch, group, thread);
         }
       }
       if constexpr (Boxed) {

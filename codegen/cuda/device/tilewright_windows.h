@@ -42,6 +42,9 @@ constexpr int odd_eights(int n) { return (n + 7) / 8 % 2 == 1 ? (n + 7) / 8 * 8 
 ///   kInY, kInX, kInRow, kInChannel: the image, and elements between its rows and channels
 ///   kLeftRow: elements between rows of the left operand; kLeftPiece, kRightPiece: elements of a copy
 ///   kLead, kPitch: columns before the first that is needed, and of a row in shared memory
+///   kBeside: points have their channels side by side, at home and in shared memory; kInColumn: elements between points
+///   at home; kLeftTapY, kLeftTapX: between taps of the left operand, which has channels side by side, too
+///   kTurned: results have rows side by side; kOutColumn: elements between their points
 ///   kFlat: the points are all of the image, one line, so that a stage's channels follow one another at home, and in
 ///   shared memory as well: kPitch apart
 ///   kBlocksM, kBlocksN, kWarpsM, kWarpsN, kWarpsK: of 16 x 8, a warp's; warps side by side, and in turn in the depth
@@ -51,8 +54,12 @@ template <class T, class Out, class S, class Operators = NoWindowOperators>
 struct WindowProduct {
   static constexpr int kThreads = 32 * S::kWarpsM * S::kWarpsN * S::kWarpsK;
   static constexpr int kTaps = S::kTapsY * S::kTapsX;
-  static constexpr int kDepth = S::kStep * kTaps, kSteps = (kDepth + 15) / 16;
   static constexpr bool kFloats = sizeof(T) == 4;
+  /// Of the depth, what a stage has for one tap: channels side by side are read several at once, zeros behind.
+  static constexpr int kRead = kFloats ? 4 : 16, kOfTap = S::kBeside ? (S::kStep + kRead - 1) / kRead * kRead : S::kStep;
+  static constexpr int kDepth = kOfTap * kTaps, kSteps = (kDepth + 15) / 16;
+  /// Elements from a point to the next where channels lie side by side: neighbours are read from different banks.
+  static constexpr int kPoint = !kFloats ? kOfTap + 8 : kOfTap / 4 % 2 == 1 ? kOfTap : kOfTap + 4;
   static constexpr int kLeftPitch = kSteps * 16 + 16 / int(sizeof(T));  // rows of eight meet in no bank
   /// Copied through a register: no asynchronous copy is that small.
   template <int Piece>
@@ -60,16 +67,21 @@ struct WindowProduct {
   static constexpr int kPoints = S::kTileY * S::kTileX;
   static constexpr int kInRows = (S::kTileY - 1) * S::kStrideY + (S::kTapsY - 1) * S::kDilateY + 1;
   static constexpr int kChannel = S::kFlat ? S::kPitch : odd_eights(kInRows * S::kPitch);
-  static constexpr int kRightRows = S::kFlat ? 1 : S::kStep * kInRows, kRightWide = S::kFlat ? S::kStep * S::kPitch : S::kPitch;
-  static constexpr int kRightApart = S::kFlat ? 0 : S::kPitch, kRightGroup = S::kFlat ? 1 : kInRows;
-  static constexpr int kLeft = S::kTile * kLeftPitch, kStage = kLeft + S::kStep * kChannel;  // elements
+  static constexpr int kRightRows = S::kFlat ? 1 : S::kBeside ? kInRows * S::kPitch : S::kStep * kInRows;
+  static constexpr int kRightWide = S::kFlat ? S::kStep * S::kPitch : S::kBeside ? kOfTap : S::kPitch;
+  static constexpr int kRightApart = S::kFlat || S::kBeside ? 0 : S::kPitch, kRightGroup = S::kFlat || S::kBeside ? 1 : kInRows;
+  static constexpr int kRightGroupApart = S::kBeside ? kPoint : kChannel;
+  static constexpr int kLeft = S::kTile * kLeftPitch;
+  static constexpr int kStage = kLeft + (S::kBeside ? kInRows * S::kPitch * kPoint : S::kStep * kChannel);  // elements
   static constexpr int kColumns = 8 * S::kBlocksN * S::kWarpsN;
-  static constexpr int kSumPitch = kColumns + (40 - kColumns % 32) % 32;
-  static constexpr int kSums = S::kTile * kSumPitch;  // floats of a warp's share of the depth
+  /// Sums lie as results do: rows of points or, turned, points of rows.
+  static constexpr int kSumPitch = S::kTurned ? S::kTile + 4 : kColumns + (40 - kColumns % 32) % 32;
+  static constexpr int kSums = (S::kTurned ? kColumns : S::kTile) * kSumPitch;  // floats of a warp's share of the depth
   static constexpr int kTurns = (S::kPart + S::kStep - 1) / S::kStep;
-  static constexpr int kTable = kTaps == 1 ? 0 : 64 * kSteps;  // bytes
+  static constexpr int kTable = kTaps == 1 ? 0 : (S::kBeside ? 16 : 64) * kSteps;  // bytes
+  static constexpr int kChannelLeft = S::kBeside ? 1 : kTaps;  // elements of the left operand from a channel to the next
   /// Eight points of a column block lie side by side in shared memory, from a multiple of 16 bytes.
-  static constexpr bool kAligned = !kFloats && kTaps == 1 && S::kStrideX == 1 && S::kLead == 0 && S::kPitch % 8 == 0 &&
+  static constexpr bool kAligned = !kFloats && !S::kBeside && kTaps == 1 && S::kStrideX == 1 && S::kLead == 0 && S::kPitch % 8 == 0 &&
                                    (S::kTileY == 1 || S::kTileX % 8 == 0);
   static_assert(16 * S::kBlocksM * S::kWarpsM == S::kTile && kColumns >= kPoints, "warps have the tile");
   static_assert(S::kStages > 1 || kTurns == 1, "a stage is filled while another is read");
@@ -118,6 +130,15 @@ struct WindowProduct {
   /// Where a row of a stage's left operand is at home, and how many of its elements from `column` on exist.
   static TW_MEMBER auto left_from(const T* left, const WindowPlace& p, int channel, int channels) {
     const int rows = least(S::kRows - p.row, S::kTile), depth = channels * kTaps;
+    if constexpr (S::kBeside) {
+      return [=](int row, int column, int& there) {
+        const int tap = column / kOfTap, c = column % kOfTap;
+        there = row < rows && tap < kTaps ? channels - c : 0;
+        return there > 0 ? left + (i64(p.row + row) * S::kLeftRow + tap / S::kTapsX * S::kLeftTapY +
+                                   tap % S::kTapsX * S::kLeftTapX + (channel + c))
+                         : left;
+      };
+    } else
     return [=](int row, int column, int& there) {
       there = row < rows ? depth - column : 0;
       return there > 0 ? left + (i64(p.row + row) * S::kLeftRow + i64(channel) * kTaps + column) : left;
@@ -129,6 +150,16 @@ struct WindowProduct {
       return [=](int, int column, int& there) {
         there = channels * S::kPitch - column;
         return there > 0 ? right + (i64(channel) * S::kInChannel + column) : right;
+      };
+    } else if constexpr (S::kBeside) {
+      const int high = (least(S::kTileY, S::kOutY - p.y) - 1) * S::kStrideY + (S::kTapsY - 1) * S::kDilateY + 1;
+      const int wide = (least(S::kTileX, S::kOutX - p.x) - 1) * S::kStrideX + (S::kTapsX - 1) * S::kDilateX + 1;
+      const int y = p.y * S::kStrideY - S::kPadY, x = p.x * S::kStrideX - S::kPadX;
+      return [=](int row, int column, int& there) {
+        const int line = row / S::kPitch, point = row % S::kPitch;
+        const bool in = line < high && point < wide && y + line >= 0 && y + line < S::kInY && x + point >= 0 && x + point < S::kInX;
+        there = in ? channels - column : 0;
+        return there > 0 ? right + (i64(y + line) * S::kInRow + i64(x + point) * S::kInColumn + (channel + column)) : right;
       };
     } else {
       const int high = (least(S::kTileY, S::kOutY - p.y) - 1) * S::kStrideY + (S::kTapsY - 1) * S::kDilateY + 1;
@@ -149,8 +180,8 @@ struct WindowProduct {
                                                             left_from(left, p, channel, channels));
   }
   static TW_MEMBER void copy_right(T* stage, const T* right, const WindowPlace& p, int channel, int channels, int thread) {
-    copy_rows<S::kRightPiece, kRightWide, kRightApart, kRightGroup, kChannel>(stage + kLeft, kRightRows, thread,
-                                                                              right_from(right, p, channel, channels));
+    copy_rows<S::kRightPiece, kRightWide, kRightApart, kRightGroup, kRightGroupApart>(
+        stage + kLeft, kRightRows, thread, right_from(right, p, channel, channels));
   }
 
   /// Copies of a thread whose places are known once for all stages that are whole: elements from where a stage's begin
@@ -234,6 +265,19 @@ struct WindowProduct {
         float x[2 * S::kBlocksM][4];
         TW_UNROLL
         for (int i = 0; i < 2 * S::kBlocksM; ++i) read_strip(x[i], left + 8 * i * kLeftPitch + k);
+        if constexpr (S::kBeside) {
+          const T* const of = right + (kTaps > 1 ? reinterpret_cast<const int*>(table)[k / 4] : k);
+          TW_UNROLL
+          for (int j = 0; j < kPlaces; ++j) {
+            float y[4];
+            read_strip(y, of + place[j]);
+            TW_UNROLL
+            for (int e = 0; e < 4; ++e)
+              TW_UNROLL
+              for (int i = 0; i < 2 * S::kBlocksM; ++i) sums[i / 2][j / 2][i % 2 * 2 + j % 2] += x[i][e] * y[e];
+          }
+          continue;
+        }
         At at;
         if constexpr (kTaps > 1) at = table[k / 4];
         // Channels past a stage's end are multiplied by zero, and are any that exist.
@@ -265,6 +309,19 @@ struct WindowProduct {
       u32 x[S::kBlocksM][4];
       TW_UNROLL
       for (int i = 0; i < S::kBlocksM; ++i) ldmatrix4(x[i], left + i * 16 * kLeftPitch + s * 16);
+      if constexpr (S::kBeside) {
+        const T* const of = right + (kTaps > 1 ? reinterpret_cast<const int*>(table)[s * 4] : s * 16) + lane / 8 % 2 * 8;
+        TW_UNROLL
+        for (int j = 0; j < S::kBlocksN; j += 2) {
+          u32 y[4];
+          ldmatrix4(y, of + place[j]);
+          TW_UNROLL
+          for (int b = 0; b < 2 && j + b < S::kBlocksN; ++b)
+            TW_UNROLL
+            for (int i = 0; i < S::kBlocksM; ++i) mma_16x8x16<T>(sums[i][j + b], x[i], y[2 * b], y[2 * b + 1]);
+        }
+        continue;
+      }
       if constexpr (kAligned) {
         // Channels past a stage's end are multiplied by zero, and are any that exist.
         const T* const of = right + least(s * 16 + lane % 16, kDepth - 1) * kChannel;
@@ -322,17 +379,40 @@ struct WindowProduct {
         operators.read(read, at);
         out[e] = operators.change(sum[v + e], read, 0, at);
       }
-      Out* const to = home + (i64(p.row + row) * S::kOutRow + i64(y) * S::kOutLine + x);
-      if constexpr (S::kVector == 1) {
-        store_home(to, Rounded<Out>::of(out[0]));
-      } else if constexpr (sizeof(Out) == 4) {
-        if constexpr (S::kVector == 4) store_home(reinterpret_cast<b128*>(to), four_floats_of(out));
-        else store_home(reinterpret_cast<b64*>(to), b64{bits_of(out[0]), bits_of(out[1])});
-      } else if constexpr (S::kVector == 4) {
-        store_home(reinterpret_cast<b64*>(to), b64{Packed<Out>::of(out[0], out[1]), Packed<Out>::of(out[2], out[3])});
-      } else {
-        store_home(reinterpret_cast<u32*>(to), Packed<Out>::of(out[0], out[1]));
+      store(home + (i64(p.row + row) * S::kOutRow + i64(y) * S::kOutLine + x), out);
+    }
+  }
+  static TW_MEMBER void store(Out* to, const float (&out)[S::kVector]) {
+    if constexpr (S::kVector == 1) {
+      store_home(to, Rounded<Out>::of(out[0]));
+    } else if constexpr (sizeof(Out) == 4) {
+      if constexpr (S::kVector == 4) store_home(reinterpret_cast<b128*>(to), four_floats_of(out));
+      else store_home(reinterpret_cast<b64*>(to), b64{bits_of(out[0]), bits_of(out[1])});
+    } else if constexpr (S::kVector == 4) {
+      store_home(reinterpret_cast<b64*>(to), b64{Packed<Out>::of(out[0], out[1]), Packed<Out>::of(out[2], out[3])});
+    } else {
+      store_home(reinterpret_cast<u32*>(to), Packed<Out>::of(out[0], out[1]));
+    }
+  }
+  /// The same of four rows of a point, side by side at home.
+  static TW_MEMBER void leave_rows(const float (&sum)[4], int row, int point, Out* home, const WindowPlace& p,
+                                   const Operators& operators) {
+    const int y = p.y + point / S::kTileX, x = p.x + point % S::kTileX;
+    if (y >= S::kOutY || x >= S::kOutX) return;
+    const int flat = y * S::kOutX + x;
+    TW_UNROLL
+    for (int v = 0; v < 4; v += S::kVector) {
+      if (p.row + row + v >= S::kRows) continue;
+      float out[S::kVector];
+      TW_UNROLL
+      for (int e = 0; e < S::kVector; ++e) {
+        const WindowElement at{p.row + row + v + e, flat % S::kWide, p.product + flat / S::kWide * S::kOfLine,
+                               row + v + e == 0, point == 0};
+        float read[Operators::kReads][2];
+        operators.read(read, at);
+        out[e] = operators.change(sum[v + e], read, 0, at);
       }
+      store(home + (i64(y) * S::kOutLine + i64(x) * S::kOutColumn + (p.row + row + v)), out);
     }
   }
   static TW_MEMBER b128 four_floats_of(const float* x) { return {bits_of(x[0]), bits_of(x[1]), bits_of(x[2]), bits_of(x[3])}; }
@@ -349,7 +429,14 @@ struct WindowProduct {
     const int m = warp % S::kWarpsM * S::kBlocksM, n = warp / S::kWarpsM % S::kWarpsN * S::kBlocksN;
     const int of_depth = warp / (S::kWarpsM * S::kWarpsN);
     const int rank = S::kShare > 1 ? int(blockIdx.x % S::kShare) : 0;
-    if constexpr (kTaps > 1) {
+    if constexpr (kTaps > 1 && S::kBeside) {
+      int* const places = reinterpret_cast<int*>(memory);
+      for (int i = thread; i < kSteps * 4; i += kThreads) {
+        const int k = i * 4, tap = k / kOfTap;
+        const int point = tap / S::kTapsX * S::kDilateY * S::kPitch + tap % S::kTapsX * S::kDilateX;
+        places[i] = k < kDepth ? point * kPoint + k % kOfTap : 0;
+      }
+    } else if constexpr (kTaps > 1) {
       int* const places = reinterpret_cast<int*>(memory);
       for (int i = thread; i < kSteps * 16; i += kThreads) {
         const int k = kFloats ? i : i / 16 * 16 + i / 4 % 4 * 2 + i % 4 / 2 * 8 + i % 2, tap = k % kTaps;
@@ -360,11 +447,13 @@ struct WindowProduct {
     TW_UNROLL
     for (int j = 0; j < kPlaces; ++j) {
       // Of two blocks that are read together the upper half of the warp has the second's.
-      const int point = kAligned   ? (n + least(j + lane / 16, S::kBlocksN - 1)) * 8
+      const int point = kAligned || (S::kBeside && !kFloats)
+                            ? (n + least(j + lane / 16, S::kBlocksN - 1)) * 8 + (S::kBeside ? lane % 8 : 0)
                         : kFloats ? (n + j / 2) * 8 + lane % 4 * 2 + j % 2
                                   : (n + j) * 8 + lane / 4;
       const int y = point / S::kTileX, x = point % S::kTileX;
       place[j] = point < kPoints ? y * S::kStrideY * S::kPitch + x * S::kStrideX + S::kLead : S::kLead;
+      if constexpr (S::kBeside) place[j] *= kPoint;
     }
     float sums[S::kBlocksM][S::kBlocksN][4];
     TW_UNROLL
@@ -379,7 +468,7 @@ struct WindowProduct {
     Held<kHeld ? kRightEach : 1> of_right;
     T left_x[S::kAhead][kHeld && kAlone<S::kLeftPiece> ? kLeftEach : 1];
     T right_x[S::kAhead][kHeld && kAlone<S::kRightPiece> ? kRightEach : 1];
-    const T* const left_home = left + (i64(p.row) * S::kLeftRow + i64(first) * kTaps);
+    const T* const left_home = left + (i64(p.row) * S::kLeftRow + i64(first) * kChannelLeft);
     const T* const right_home = right + i64(first) * S::kInChannel;
     if constexpr (kHeld)
       hold<S::kLeftPiece, kSteps * 16, 0, 1, kLeftPitch>(of_left, 0, left_home, S::kTile, thread,
@@ -390,7 +479,7 @@ struct WindowProduct {
       T* const stage = ring + turn % S::kStages * kStage;
       const int rest = channels - turn * S::kStep;
       if (kHeld && (kWhole || rest >= S::kStep))
-        begin_held<S::kLeftPiece>(of_left, stage, left_home + turn * (S::kStep * kTaps), left_x[x]);
+        begin_held<S::kLeftPiece>(of_left, stage, left_home + turn * (S::kStep * kChannelLeft), left_x[x]);
       else
         copy_left(stage, left, p, first + turn * S::kStep, least(S::kStep, rest), thread);
     };
@@ -410,8 +499,8 @@ struct WindowProduct {
       for (int i = 0; i < S::kAhead; ++i) left_begins(i, i);
     }
     if constexpr (kHeld)
-      hold<S::kRightPiece, kRightWide, kRightApart, kRightGroup, kChannel>(of_right, kLeft, right_home, kRightRows, thread,
-                                                                           right_from(right, p, first, S::kStep));
+      hold<S::kRightPiece, kRightWide, kRightApart, kRightGroup, kRightGroupApart>(
+          of_right, kLeft, right_home, kRightRows, thread, right_from(right, p, first, S::kStep));
     if constexpr (S::kEarly) launches_ended();
     const auto ends = [&](int turn, int x) {
       if (!kHeld || turn >= turns || !(kWhole || channels - turn * S::kStep >= S::kStep)) return;
@@ -446,15 +535,23 @@ struct WindowProduct {
       TW_UNROLL
       for (int j = 0; j < S::kBlocksN; ++j)
         TW_UNROLL
-        for (int h = 0; h < 2; ++h)
+        for (int h = 0; h < 2; ++h) {
+          if constexpr (S::kTurned) {
+            float* const at = parts + of_depth * kSums + ((n + j) * 8 + lane % 4 * 2) * kSumPitch + (m + i) * 16 + lane / 4 + h * 8;
+            at[0] = sums[i][j][h * 2], at[kSumPitch] = sums[i][j][h * 2 + 1];
+            continue;
+          }
           *reinterpret_cast<b64*>(parts + of_depth * kSums + ((m + i) * 16 + lane / 4 + h * 8) * kSumPitch + (n + j) * 8 +
                                   lane % 4 * 2) = b64{bits_of(sums[i][j][h * 2]), bits_of(sums[i][j][h * 2 + 1])};
+        }
     block_sync();
-    constexpr int kPieces = kColumns / 4, kPer = S::kTile / S::kShare;
+    constexpr int kPer = S::kTile / S::kShare, kAll = S::kTurned ? kColumns : S::kTile, kLine = S::kTurned ? S::kTile / 4 : kColumns / 4;
+    // Of a block of a cluster some rows, in pieces of four.
+    constexpr int kOfLine = S::kTurned ? kPer / 4 : kLine, kLines = S::kTurned ? kColumns : kPer;
     if constexpr (S::kShare > 1) {
       if constexpr (S::kWarpsK > 1) {
-        for (int i = thread; i < S::kTile * kPieces; i += kThreads) {
-          float* const at = parts + i / kPieces * kSumPitch + i % kPieces * 4;
+        for (int i = thread; i < kAll * kLine; i += kThreads) {
+          float* const at = parts + i / kLine * kSumPitch + i % kLine * 4;
           float sum[4] = {};
           TW_UNROLL
           for (int w = 0; w < S::kWarpsK; ++w) add(sum, *reinterpret_cast<const b128*>(at + w * kSums));
@@ -463,11 +560,12 @@ struct WindowProduct {
       }
       cluster_sync();
     }
-    for (int i = thread; i < kPer * kPieces; i += kThreads) {
-      const int row = rank * kPer + i / kPieces, point = i % kPieces * 4;
+    for (int i = thread; i < kLines * kOfLine; i += kThreads) {
+      const int row = rank * kPer + (S::kTurned ? i % kOfLine * 4 : i / kOfLine);
+      const int point = S::kTurned ? i / kOfLine : i % kOfLine * 4;
       if (point >= kPoints || p.row + row >= S::kRows) continue;
       float sum[4] = {};
-      const float* const at = parts + row * kSumPitch + point;
+      const float* const at = parts + (S::kTurned ? point * kSumPitch + row : row * kSumPitch + point);
       if constexpr (S::kShare > 1) {
         b128 x[S::kShare];
         TW_UNROLL
@@ -478,7 +576,8 @@ struct WindowProduct {
         TW_UNROLL
         for (int w = 0; w < S::kWarpsK; ++w) add(sum, *reinterpret_cast<const b128*>(at + w * kSums));
       }
-      leave(sum, row, point, home, p, operators);
+      if constexpr (S::kTurned) leave_rows(sum, row, point, home, p, operators);
+      else leave(sum, row, point, home, p, operators);
     }
     if constexpr (S::kShare > 1) cluster_meet();  // no block's sums are given up before all are read
   }

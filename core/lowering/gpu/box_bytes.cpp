@@ -34,13 +34,14 @@ struct Boxes {
   bool several;
 
   /// The tile from `begin` on with `tile` elements, `deep` of the depth from `depth` on in `rows`.
+  /// `group`: of the map's fourth dimension.
   std::int64_t of(std::int64_t begin, std::int64_t tile, std::int64_t depth, std::int64_t deep,
-                  std::int64_t product) const {
+                  std::int64_t product, std::int64_t group = 0) const {
     std::int64_t bytes = 0;
     const std::int64_t wide = across ? tile : deep, from = across ? begin : depth;
     for (std::int64_t c = 0; c < wide; c += map.box[0])
-      bytes +=
-          box_bytes(map, from + c, across ? depth : begin, product, across ? deep : tile, several);
+      bytes += box_bytes(map, from + c, across ? depth : begin, product, across ? deep : tile,
+                         several, group);
     return bytes;
   }
 };
@@ -48,14 +49,15 @@ struct Boxes {
 }  // namespace
 
 std::int64_t box_bytes(const BoxMap& map, std::int64_t column, std::int64_t row,
-                       std::int64_t product, std::int64_t rows, bool several) {
+                       std::int64_t product, std::int64_t rows, bool several, std::int64_t group) {
   const std::int64_t size = map.stride[0], wide = map.box[0] * size;
   const std::int64_t there = std::clamp<std::int64_t>(map.extent[0] - column, 0, map.box[0]) * size;
   std::int64_t all = 0;
   for (std::int64_t r = 0; r < rows; ++r) {
     const bool in = row + r < map.extent[1] && product < map.extent[2];
-    all += sectors(product * map.stride[2] + (row + r) * map.stride[1] + column * size,
-                   in ? there : 0, wide, several);
+    all += sectors(
+        group * map.stride[3] + product * map.stride[2] + (row + r) * map.stride[1] + column * size,
+        in ? there : 0, wide, several);
   }
   return all * kSector;
 }
@@ -74,8 +76,8 @@ std::int64_t image_bytes(const WarpgroupProduct& p) {
           bool inside = true;
           for (std::size_t d = 0; d < images.along.size(); ++d) {
             const ImagePoints::Along& a = images.along[d];
-            const std::int64_t line = (point % a.extent + row % a.tile) * a.stride +
-                                      rest % a.taps * a.dilate - a.pad;
+            const std::int64_t line =
+                (point % a.extent + row % a.tile) * a.stride + rest % a.taps * a.dilate - a.pad;
             inside = inside && line >= 0 && line < map.extent[d + 1];
             at += line * map.stride[d + 1];
             point /= a.extent, rest /= a.taps, row /= a.tile;
@@ -102,8 +104,8 @@ std::int64_t box_bytes(const WarpgroupProduct& p) {
           const auto of_left = p.box_place(true, k + step * 64, product),
                      of_right = p.box_place(false, k + step * 64, product);
           for (std::int64_t i = 0; i < down; ++i)
-            bytes += across *
-                     left.of(i * p.tile_rows(), p.tile_rows(), of_left.depth, 64, of_left.matrix);
+            bytes += across * left.of(i * p.tile_rows(), p.tile_rows(), of_left.depth, 64,
+                                      of_left.matrix, product / (p.count / p.groups_of_rows()));
           for (std::int64_t i = 0; i < across && !p.images; ++i)
             bytes +=
                 p.products() * down *

@@ -12,9 +12,10 @@
 namespace tilewright::lowering {
 
 /// Bytes of a box of `rows` rows that begins at those elements of the tensor. `several`: it goes to
-/// several blocks of a cluster; bytes into one of them.
+/// several blocks of a cluster; bytes into one of them. `group`: its place in a fourth dimension.
 std::int64_t box_bytes(const BoxMap& map, std::int64_t column, std::int64_t row,
-                       std::int64_t product, std::int64_t rows, bool several);
+                       std::int64_t product, std::int64_t rows, bool several,
+                       std::int64_t group = 0);
 
 /// All boxes of operands that the kernel's blocks get. Cost: a visit of each row of each box of one
 /// tile of results in a row and in a column of tiles.

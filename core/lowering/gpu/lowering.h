@@ -193,6 +193,7 @@ class Lowering {
   std::optional<std::vector<Span>> reach(const Value& v, const Use& use) const;
   std::int64_t neighbours_of(const Value& v, const std::vector<Span>& tile) const;
   bool pad(Value& v);
+  void bring_rows_whole(Value& v, Span& row) const;
   Read read_padded(const Use& use) const;
   void unroll_windows();
   void hold_windows(NodeId loop, std::vector<Step>& out);

@@ -77,12 +77,35 @@ std::optional<std::vector<Span>> Lowering::reach(const Value& v, const Use& use)
 /// Neighbours of a padded tile that come from home as one: both of them are inside, or none.
 std::int64_t Lowering::neighbours_of(const Value& v, const std::vector<Span>& tile) const {
   const std::vector<std::int64_t>& shape = workload_.tensor(v.tensor).shape;
+  const Span& row = tile.back();
+  if (shape.size() > 1 && shape.back() % kNeighbours == 0 && row.most % kNeighbours == 0 &&
+      divides(row.lo, kNeighbours) &&
+      std::ranges::all_of(row.ends, [](const Linear& e) { return divides(e, kNeighbours); }))
+    return kNeighbours;
   const bool alone =
       shape.size() < 2 || shape.back() % 2 != 0 || !divides(tile.back().lo, 2, false);
   return alone || std::ranges::any_of(tile.back().ends,
                                       [](const Linear& e) { return !divides(e, 2); })
              ? 1
              : 2;
+}
+
+/// Where all blocks' rows are the same, what of them exists comes from home as widely as its place
+/// there allows, and only what is read.
+void Lowering::bring_rows_whole(Value& v, Span& row) const {
+  const std::vector<std::int64_t>& shape = workload_.tensor(v.tensor).shape;
+  const auto known = [](const Linear& x) { return x.is_constant(); };
+  if (shape.size() < 2 || !known(row.lo) || !std::ranges::all_of(row.ends, known)) return;
+  const std::int64_t from = std::max<std::int64_t>(0, row.lo.constant);
+  std::int64_t to = std::min(shape.back(), row.lo.constant + row.most);
+  for (const Linear& e : row.ends) to = std::min(to, e.constant);
+  std::int64_t width = kNeighbours;
+  while (from % width != 0 || to % width != 0 || shape.back() % width != 0) width /= 2;
+  if (width == 1 || to <= from) return;
+  if ((from - row.lo.constant) % 2 != 0) row.lo = row.lo - number(1), ++row.most;
+  row.most = kNeighbours * ceil_div(row.most, kNeighbours);
+  row.ends.clear(), row.from_zero = false;
+  v.padded = width, v.whole = to - from, v.whole_from = from - row.lo.constant;
 }
 
 /// Gives a window that a warp or more share its zeros, where that can be.
@@ -104,9 +127,11 @@ bool Lowering::pad(Value& v) {
     }
   }
   Span& row = tile.back();
-  v.padded = neighbours_of(v, tile);
-  if (v.padded == 2 && row.lo.constant % 2 != 0) row.lo = row.lo - number(1), ++row.most;
-  if (row.most > 1) {
+  bring_rows_whole(v, row);
+  if (v.whole == 0) v.padded = neighbours_of(v, tile);
+  if (v.padded == 2 && row.lo.constant % 2 != 0 && v.whole == 0)
+    row.lo = row.lo - number(1), ++row.most;
+  if (row.most > 1 && v.whole == 0) {
     const std::int64_t whole = kNeighbours * ceil_div(row.most, kNeighbours);
     if (whole > row.most) {
       const Linear end = row.lo + number(row.most);
@@ -124,7 +149,8 @@ bool Lowering::pad(Value& v) {
         return apart.is_constant() && apart.constant > 0;
       });
     });
-  for (Span& s : tile) s.from_zero = s.from_zero || variables_.lower(s.lo) < 0;
+  for (Span& s : tile)
+    s.from_zero = s.from_zero || (variables_.lower(s.lo) < 0 && !(v.whole > 0 && &s == &row));
   v.tile = std::move(tile);
   return true;
 }

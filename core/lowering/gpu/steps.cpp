@@ -236,13 +236,15 @@ void Lowering::stage(std::size_t value, std::vector<Step>& out) {
   step.dims = turns_ahead(v);
   Key key;
   for (const Span& s : v.tile) {
-    const bool chunks = v.padded > 1 && &s == &v.tile.back();
+    const bool chunks = v.padded > 1 && &s == &v.tile.back(), whole = chunks && v.whole > 0;
     const int id = add_index({.kind = ProgramIndex::Kind::loop,
                               .text = p_.names.fresh("s"),
-                              .count = chunks ? s.most / v.padded : s.most,
+                              .count = whole    ? v.whole / v.padded
+                                       : chunks ? s.most / v.padded
+                                                : s.most,
                               .node = v.anchor});
     step.elements.push_back(id);
-    key.push_back(s.lo + (chunks ? v.padded : 1) * linear(id));
+    key.push_back(s.lo + number(whole ? v.whole_from : 0) + (chunks ? v.padded : 1) * linear(id));
     std::vector<Linear> guards;
     for (const Linear& e : s.ends) guards.push_back(e - key.back());
     if (s.from_zero) guards.push_back(key.back() + number(1));
@@ -257,7 +259,7 @@ void Lowering::stage(std::size_t value, std::vector<Step>& out) {
 /// Whether a stage has so few turns that registers hold what it brings.
 bool Lowering::is_fetched(const Step& s) const {
   return s.kind == Step::Kind::stage && s.threads > 1 && s.dims.empty() &&
-         p_.turns_of(s) <= kTurnsTogether;
+         p_.turns_of(s) == p_.together_of(s);
 }
 
 /// Whether threads may meet in a step, or read what `pending` puts into shared memory.

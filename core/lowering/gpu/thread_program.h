@@ -94,6 +94,10 @@ struct Value {
   /// Shared memory: a window with zeros where it is outside of its tensor, so that it is read
   /// without conditions; neighbours that a thread brings there at once (0: none of this).
   std::int64_t padded = 0;
+  /// Of such a window, where its rows are the same for all blocks: what of a row is read and
+  /// exists, and where in the tile that begins. What lies beside it is zero. 0: rows are told by
+  /// conditions.
+  std::int64_t whole = 0, whole_from = 0;
   bool alike = false;  ///< loaded: few values, the same for all threads of a block, each of which
                        ///< loads them
   bool loaded() const { return output < 0; }
@@ -249,6 +253,8 @@ struct Step {
 
 /// Turns of a stage whose loads are under way together.
 inline constexpr std::int64_t kTurnsTogether = 8;
+/// The same of turns that bring four neighbours.
+inline constexpr std::int64_t kTurnsOfFour = 12;
 
 /// The schedule's workload and kernel must outlive it.
 struct ThreadProgram {
@@ -271,7 +277,13 @@ struct ThreadProgram {
     return workload->op(n.op)
         .outputs[static_cast<std::size_t>(n.writes[static_cast<std::size_t>(v.output)].output)];
   }
-  /// How threads share the rows of a padded tile: so many a row, `along` turns for it, and as many
+  /// Whether threads bring several rows of a tile at a time: of padded ones, and of rows that leave
+  /// half of the threads without an element.
+  bool brings_rows(const Step& stage) const {
+    return value(stage.values.front()).padded > 0 ||
+           (stage.elements.size() > 1 && 2 * index(stage.elements.back()).count <= stage.threads);
+  }
+  /// How threads share the rows of such a tile: so many a row, `along` turns for it, and as many
   /// rows at a time as there are threads, in `down` turns.
   struct Rows {
     std::int64_t threads = 1, along = 1, down = 1;
@@ -291,12 +303,18 @@ struct ThreadProgram {
   /// Of a stage: elements that a thread brings one after the other, at most.
   std::int64_t turns_of(const Step& stage) const {
     std::int64_t turns = 1;
-    if (value(stage.values.front()).padded > 0) return rows_of(stage).turns();
+    if (brings_rows(stage)) return rows_of(stage).turns();
     for (std::size_t d = 0; d < stage.elements.size(); ++d) {
       const std::int64_t count = index(stage.elements[d]).count;
       turns *= d + 1 < stage.elements.size() ? count : ceil_div(count, stage.threads);
     }
     return turns;
+  }
+  /// Those of them whose loads are under way together.
+  std::int64_t together_of(const Step& stage) const {
+    const std::int64_t most =
+        value(stage.values.front()).padded > 2 ? kTurnsOfFour : kTurnsTogether;
+    return std::min(turns_of(stage), most);
   }
   /// Lanes, or warps of the block, that such a unit index tells apart.
   std::int64_t lanes_of(int unit) const {

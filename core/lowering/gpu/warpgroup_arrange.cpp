@@ -139,6 +139,7 @@ std::int64_t WarpgroupFinder::blocks_at_once(std::int64_t tiles) const {
 /// past an end copy and get what the others do.
 void WarpgroupFinder::share_operands(int blocks) {
   if (p_.share > 1) refuse("its launch asks for clusters, and its tree has another cluster");
+  if (p_.groups_of_rows() > 1) refuse("groups of channels share no operands in clusters");
   const std::int64_t down = ceil_div(p_.rows, std::int64_t{p_.tile_rows()}),
                      across = p_.tiles_across(), size = size_of(p_.operand);
   // Rows that begin at no line touch two.
@@ -167,11 +168,13 @@ void WarpgroupFinder::map_result() {
   p_.pitch = of_result_.outer, p_.apart = of_result_.apart;
   p_.boxed = p_.share == 1 && p_.columns_apart == p_.tile_columns && p_.pitch * size % 16 == 0 &&
              p_.apart * size % 16 == 0 &&
+             (p_.groups_of_rows() == 1 || p_.rows % p_.tile_rows() == 0) &&
              (p_.turned || p_.tile_columns % across == 0 || p_.tile_columns >= p_.columns);
   const std::int64_t along = p_.turned ? p_.rows : p_.columns;
   if (p_.boxed) {
-    p_.maps.push_back(p_.turned ? box_map(w_, p_.result, of_result_, p_.rows, p_.columns, p_.tall())
-                                : box_map(w_, p_.result, of_result_, p_.columns, p_.rows, 64));
+    const std::int64_t rows = p_.rows * p_.groups_of_rows();
+    p_.maps.push_back(p_.turned ? box_map(w_, p_.result, of_result_, rows, p_.columns, p_.tall())
+                                : box_map(w_, p_.result, of_result_, p_.columns, rows, 64));
     return;
   }
   // Rows that clusters have added up leave four elements at a time.

@@ -1,6 +1,6 @@
 // Products by warpgroups whose right operand is images, channels innermost: convolutions of any
 // stride, dilation and padding in up to three directions, and products whose columns are several
-// loops.
+// loops. Groups of channels are products of their own: the outermost of the points.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -55,6 +55,7 @@ class PointsFinder : WarpgroupFinder {
   struct Direction {
     LoopId point, tap;
     std::size_t dimension = 0;
+    std::int64_t apart = 0;  ///< elements between neighbours; 0: as the dimension has them
     ImagePoints::Along along;
   };
 
@@ -84,17 +85,33 @@ class PointsFinder : WarpgroupFinder {
       const LoopId loop = *i.plain_loop();
       if (extent(loop) == 1) ones_.push_back(loop);
       if (extent(loop) == 1 || !indexes(*left_, loop)) continue;
-      if (rows_.valid() || indexes(*right_, loop))
-        refuse("its results have several loops of the left operand");
-      rows_ = loop;
+      LoopId& of_left = indexes(*right_, loop) ? group_ : rows_;
+      if (of_left.valid()) refuse("its results have several loops of the left operand");
+      of_left = loop;
     }
     if (!rows_.valid()) refuse("its results have no rows");
-    const auto channel = right_->index.back().plain_loop();
+    const auto channel = channel_of(right_->index.back());
     if (!channel || has_whole_loop(*result_, *channel) || !has_whole_loop(*left_, *channel))
       refuse("tensor " + name(right_->tensor) + " has no channels side by side");
     channel_ = *channel;
+    if (group_.valid() && !has_whole_loop(*left_, group_))
+      refuse("tensor " + name(left_->tensor) + " has its groups with other loops");
     const LoopId last = *result_->index.back().plain_loop();
     p_.turned = last == rows_;
+  }
+
+  /// The loop of the channels: of one group's, where groups follow one another in a dimension.
+  std::optional<LoopId> channel_of(const Affine& i) const {
+    if (!group_.valid() || i.terms.size() != 2 || i.offset != 0) return i.plain_loop();
+    const bool first = i.terms[0].loop == group_;
+    const Term &group = i.terms[first ? 0 : 1], &channel = i.terms[first ? 1 : 0];
+    const bool all = group.loop == group_ && channel.coefficient == 1 &&
+                     group.coefficient == extent(channel.loop);
+    return all ? std::optional(channel.loop) : std::nullopt;
+  }
+  /// Of groups: elements of the image from one to the next.
+  std::int64_t groups_apart() const {
+    return right_->index.back().plain_loop() ? stride(*right_, group_) : extent(channel_);
   }
 
   /// Whether a row of the window is one piece of a row of the image, pixel by pixel, none of it
@@ -105,9 +122,9 @@ class PointsFinder : WarpgroupFinder {
     const auto by_parts = [&](NodeId n) {
       return k_.node(n).loop == d.tap && k_.node(n).max_trips > 1;
     };
-    return d.point.valid() && d.tap.valid() && d.along.taps > 1 && d.along.dilate == 1 &&
-           d.along.pad == 0 && pixel == extent(channel_) && d.along.taps * pixel * size <= kRow &&
-           d.along.stride * pixel * size % kRowsAt == 0 &&
+    return !group_.valid() && d.point.valid() && d.tap.valid() && d.along.taps > 1 &&
+           d.along.dilate == 1 && d.along.pad == 0 && pixel == extent(channel_) &&
+           d.along.taps * pixel * size <= kRow && d.along.stride * pixel * size % kRowsAt == 0 &&
            (d.along.extent - 1) * d.along.stride + d.along.taps <=
                tensor(*right_).shape[d.dimension] &&
            stride(*left_, d.tap) == pixel && std::ranges::none_of(serial_, by_parts) &&
@@ -122,13 +139,15 @@ class PointsFinder : WarpgroupFinder {
       const auto is_one = [&](const Term& t) { return extent(t.loop) == 1; };
       if (tensor(*right_).shape[d] == 1 && i.offset == 0 && std::ranges::all_of(i.terms, is_one))
         continue;
+      if (group_.valid() && i.plain_loop() == group_) continue;
       Direction to{.dimension = d};
       to.along.pad = -i.offset;
       for (const Term& t : i.terms) {
         if (is_one(t)) continue;
         const bool point = has_whole_loop(*result_, t.loop);
         LoopId& loop = point ? to.point : to.tap;
-        if (loop.valid() || t.coefficient < 1 || t.loop == channel_ || t.loop == rows_)
+        if (loop.valid() || t.coefficient < 1 || t.loop == channel_ || t.loop == rows_ ||
+            t.loop == group_)
           refuse("tensor " + name(right_->tensor) + " is indexed by more than points and taps");
         loop = t.loop;
         (point ? to.along.stride : to.along.dilate) = t.coefficient;
@@ -144,18 +163,23 @@ class PointsFinder : WarpgroupFinder {
                          name(right_->tensor), to.along.stride, kMostSteps));
       directions_.push_back(to);
     }
+    if (group_.valid())
+      directions_.push_back(
+          {.point = group_, .apart = groups_apart(), .along = {.extent = extent(group_)}});
     if (directions_.size() > 4)
       refuse("tensor " + name(right_->tensor) + " has more than four dimensions of points");
     // Points follow one another in the results in the same order.
     std::vector<LoopId> points, of_images;
     for (const Affine& i : result_->index)
-      if (*i.plain_loop() != rows_ && extent(*i.plain_loop()) > 1)
+      if (*i.plain_loop() != rows_ && *i.plain_loop() != group_ && extent(*i.plain_loop()) > 1)
         points.push_back(*i.plain_loop());
     std::ranges::reverse(points);
+    of_group_ = points.size();
+    if (group_.valid()) points.push_back(group_);
     for (const Direction& d : directions_)
       if (d.point.valid()) of_images.push_back(d.point);
     points_ = points;
-    if (points.empty() || points != of_images)
+    if (of_group_ == 0 || points != of_images)
       refuse("its results have their points in another order than tensor " + name(right_->tensor));
   }
 
@@ -188,7 +212,7 @@ class PointsFinder : WarpgroupFinder {
         refuse("loop " + loop_name(loop) + " is none of its points, taps or channels");
     for (const Affine& i : left_->index)
       if (const auto loop = i.plain_loop();
-          loop && extent(*loop) > 1 && loop != rows_ && loop != channel_ &&
+          loop && extent(*loop) > 1 && loop != rows_ && loop != channel_ && loop != group_ &&
           std::ranges::none_of(directions_, [&](const Direction& d) { return d.tap == loop; }))
         refuse("tensor " + name(p_.left) + " has points");
     p_.rows = extent(rows_);
@@ -198,21 +222,30 @@ class PointsFinder : WarpgroupFinder {
     of_left_ = {.inner = 1, .outer = stride(*left_, rows_), .apart = apart, .modulo = taps};
     check_box_rows(w_, p_.left, of_left_);
     of_right_ = {.inner = 1, .outer = pixels_ * tensor(*right_).shape.back()};
+    if (group_.valid()) {
+      of_right_ = {.inner = 1, .outer = stride_of_points(), .apart = groups_apart()};
+      check_box_rows(w_, p_.left, {.outer = of_left_.outer, .apart = stride(*left_, group_)});
+    }
     check_box_rows(w_, p_.right, of_right_);
+  }
+
+  /// From one point of the image to the next.
+  std::int64_t stride_of_points() const {
+    return strides_of(tensor(*right_))[directions_.front().dimension];
   }
 
   /// Points of a tile follow one another: all of the inner loops, a part of the next one. Up to
   /// that one points are the product's columns, the loops around it tell products apart.
   void cut_tile() {
     std::size_t whole = 0;
-    while (whole < points_.size() && part(points_[whole]) >= extent(points_[whole])) ++whole;
+    while (whole < of_group_ && part(points_[whole]) >= extent(points_[whole])) ++whole;
     for (std::size_t i = whole + 1; i < points_.size(); ++i)
       if (part(points_[i]) > 1)
         refuse(formatted("its tile has a part of loop {} and several of loop {}",
                          loop_name(points_[whole]), loop_name(points_[i])));
     // Whole inner loops alone where results have the next one's points elsewhere.
-    std::size_t joined = std::min(whole + 1, points_.size());
-    if (whole > 0 && whole < points_.size() && part(points_[whole]) == 1 && !evenly(joined))
+    std::size_t joined = std::min(whole + 1, of_group_);
+    if (whole > 0 && whole < of_group_ && part(points_[whole]) == 1 && !evenly(joined))
       joined = whole;
     p_.images.emplace();
     p_.images->channels = side_by_side_;
@@ -229,6 +262,7 @@ class PointsFinder : WarpgroupFinder {
       if (p_.columns >= 1 << 30 || p_.count >= 1 << 30)
         refuse("a loop has 2^30 iterations or more");
     }
+    if (group_.valid()) p_.images->of_group = p_.count / extent(group_);
     const std::int64_t points = p_.images->points();
     if (points > kMostOfBox)
       refuse(formatted("its tile has {} points, and takes {} at most", points, kMostOfBox));
@@ -250,9 +284,7 @@ class PointsFinder : WarpgroupFinder {
     return true;
   }
   /// Columns follow one another at equal distances at home, and so do products.
-  bool evenly(std::size_t joined) const {
-    return evenly(0, joined) && evenly(joined, points_.size());
-  }
+  bool evenly(std::size_t joined) const { return evenly(0, joined) && evenly(joined, of_group_); }
 
   void place_result(std::size_t joined) {
     if (!evenly(joined))
@@ -260,8 +292,11 @@ class PointsFinder : WarpgroupFinder {
     const std::int64_t column = stride(*result_, points_.front()), row = stride(*result_, rows_);
     if ((p_.turned ? row : column) != 1)
       refuse("tensor " + name(p_.result) + " has neither rows nor points side by side");
-    of_result_ = {.inner = 1, .outer = p_.turned ? column : row, .modulo = p_.count};
-    if (joined < points_.size()) of_result_.apart = stride(*result_, points_[joined]);
+    if (group_.valid() && stride(*result_, group_) != row * p_.rows)
+      refuse("tensor " + name(p_.result) + " has its groups not one after the other");
+    of_result_ = {
+        .inner = 1, .outer = p_.turned ? column : row, .modulo = p_.count / p_.groups_of_rows()};
+    if (joined < of_group_) of_result_.apart = stride(*result_, points_[joined]);
   }
 
   /// Operators find their elements by the joined column, and know no loop of it.
@@ -334,6 +369,11 @@ class PointsFinder : WarpgroupFinder {
     const std::int64_t size = size_of(p_.operand);
     p_.maps.push_back(
         box_map(w_, p_.left, of_left_, side_by_side_, p_.rows, p_.tile_rows() / p_.across));
+    if (group_.valid()) {
+      BoxMap& left = p_.maps.back();
+      left.rank = BoxMap::kMost;
+      left.extent[3] = extent(group_), left.stride[3] = stride(*left_, group_) * size;
+    }
     const std::vector<std::int64_t> strides = strides_of(tensor(*right_));
     BoxMap map{.tensor = p_.right, .type = p_.operand, .rank = BoxMap::kMost};
     map.extent[0] = side_by_side_, map.stride[0] = size, map.box[0] = kRow / size;
@@ -342,8 +382,9 @@ class PointsFinder : WarpgroupFinder {
       map.stride[i + 1] = beyond;
       if (i >= directions_.size()) continue;
       const Direction& d = directions_[i];
-      map.extent[i + 1] = tensor(*right_).shape[d.dimension];
-      map.stride[i + 1] = strides[d.dimension] * size;
+      const bool of_groups = d.apart > 0;
+      map.extent[i + 1] = of_groups ? d.along.extent : tensor(*right_).shape[d.dimension];
+      map.stride[i + 1] = (of_groups ? d.apart : strides[d.dimension]) * size;
       map.steps[i + 1] = d.along.stride;
       map.box[i + 1] = (d.along.tile - 1) * d.along.stride + 1;
       if (d.tap != merged_ || !merged_.valid()) continue;
@@ -355,9 +396,10 @@ class PointsFinder : WarpgroupFinder {
   }
 
   std::vector<Direction> directions_;  ///< of the images' points, innermost first
-  std::vector<LoopId> points_;         ///< loops of more than one iteration, innermost first
-  std::vector<LoopId> ones_;           ///< of results, of one iteration
-  LoopId rows_, channel_;
+  std::vector<LoopId> points_;  ///< loops of more than one iteration, innermost first; groups last
+  std::size_t of_group_ = 0;    ///< of these loops, those of one group
+  std::vector<LoopId> ones_;    ///< of results, of one iteration
+  LoopId rows_, channel_, group_;
   /// Few channels: the taps of the innermost direction lie side by side with them.
   LoopId merged_;
   std::int64_t side_by_side_ = 1;  ///< elements of a row: channels, of all merged taps

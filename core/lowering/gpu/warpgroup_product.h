@@ -36,8 +36,10 @@ struct ImagePoints {
     std::int64_t extent = 1, taps = 1, stride = 1, dilate = 1, pad = 0;
     std::int64_t tile = 1;  ///< of its points
   };
-  std::array<Along, 4> along;  ///< the innermost loop first
+  std::array<Along, 4> along;  ///< the innermost loop first; groups last
   std::int64_t channels = 1;
+  /// Products of a group, all of which have its weights and its rows of the results; 0: one group.
+  std::int64_t of_group = 0;
 
   std::int64_t taps() const;
   std::int64_t points() const;  ///< of a tile
@@ -94,6 +96,10 @@ struct WarpgroupProduct {
     return products() * static_cast<int>(right_across ? round_up(tile_columns, 64) : tile_columns);
   }
   int cluster() const { return share * down * across; }
+  /// Of images in groups.
+  std::int64_t groups_of_rows() const {
+    return images && images->of_group > 0 ? count / images->of_group : 1;
+  }
   std::int64_t tiles_across() const { return ceil_div(columns, columns_apart); }
   /// No tile computes what is not its own.
   bool whole() const {
@@ -110,7 +116,8 @@ struct WarpgroupProduct {
   }
   /// That the blocks of clusters read of one another, all together: sums of 16 bytes at a time.
   std::int64_t cluster_bytes() const;
-  /// Where a matrix operand's boxes lie at `at` of the depth of one of the products: of its tensor map.
+  /// Where a matrix operand's boxes lie at `at` of the depth of one of the products: of its tensor
+  /// map.
   struct BoxPlace {
     std::int64_t depth, matrix;
   };

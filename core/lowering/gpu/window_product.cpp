@@ -51,9 +51,15 @@ class WindowFinder : ProductChain {
  private:
   void name_loops(const Operator& op) {
     x_ = *result_->index.back().plain_loop();
-    const int right = indexes(op.inputs[1], x_) ? 1 : 0;
-    left_ = &op.inputs[static_cast<std::size_t>(1 - right)];
-    right_ = &op.inputs[static_cast<std::size_t>(right)];
+    std::size_t right = indexes(op.inputs[1], x_) ? 1 : 0;
+    p_.turned = rows_are_last(w_, op, *result_);
+    if (p_.turned) {
+      right = 1 - right;
+      for (const Affine& i : result_->index)
+        if (const LoopId l = *i.plain_loop(); !indexes(op.inputs[1 - right], l)) x_ = l;
+    }
+    left_ = &op.inputs[1 - right];
+    right_ = &op.inputs[right];
     if (indexes(*left_, x_) || !indexes(*right_, x_))
       refuse("neighbours among its results are no points of one operand");
     for (const LoopId l : op.loops) {
@@ -97,11 +103,12 @@ class WindowFinder : ProductChain {
   void place_left() {
     check_loops_within(w_, *left_);
     p_.left_row = stride(*left_, rows_);
-    // The depth runs along a row.
+    p_.beside = !indexes(right_->index.back(), x_);
+    // The depth runs along a row, or channels alone do.
     std::ranges::sort(depth_, std::ranges::greater(), [&](LoopId l) { return stride(*left_, l); });
     std::int64_t along = 1;
     for (std::size_t i = depth_.size(); i-- > 0; along *= extent(depth_[i]))
-      if (stride(*left_, depth_[i]) != along)
+      if (stride(*left_, depth_[i]) != along && (!p_.beside || along == 1))
         refuse("tensor " + name(p_.left) + "'s channels and window are no row of it");
     for (const LoopId l : others_) {
       Outer o{.loop = l, .extent = extent(l), .left = stride(*left_, l)};
@@ -130,12 +137,24 @@ class WindowFinder : ProductChain {
       }
     };
     LoopId of_x, tap_x, tap_y;
-    dimension(right_->index.back(), of_x, tap_x, p_.stride_x, p_.dilate_x);
+    std::size_t last = right_->index.size() - 1;  // of the points
+    while (p_.beside && last > 0 && !indexes(right_->index[last], x_)) --last;
+    p_.in_column = strides[last];
+    if (p_.beside &&
+        (stride(*right_, depth_.back()) != 1 || !indexes(right_->index.back(), depth_.back())))
+      refuse("tensor " + t.name + " has neither points nor channels side by side");
+    dimension(right_->index[last], of_x, tap_x, p_.stride_x, p_.dilate_x);
     if (of_x.valid() && of_x != x_) refuse("tensor " + t.name + "'s rows are no points");
     if (!of_x.valid() && extent(x_) > 1) refuse("tensor " + t.name + "'s rows are no points");
-    p_.pad_x = -right_->index.back().offset, p_.in_x = t.shape.back();
-    for (std::size_t d = 0; d + 1 < right_->index.size(); ++d) {
+    p_.pad_x = -right_->index[last].offset, p_.in_x = t.shape[last];
+    for (std::size_t d = 0; d < right_->index.size(); ++d) {
+      if (d == last) continue;
       const Affine& i = right_->index[d];
+      if (p_.beside && d + 1 == right_->index.size()) {
+        if (i.offset != 0) refuse("tensor " + t.name + " has channels from another one on");
+        check_inside(i, t.shape[d], t.name);
+        continue;
+      }
       bool channel = true;  // terms are channels or iterations of blocks' loops
       int points = 0;
       for (const Term& term : i.terms) {
@@ -167,9 +186,16 @@ class WindowFinder : ProductChain {
       if (tap.valid()) window.push_back(tap);
     if (tap_y.valid()) p_.taps_y = extent(tap_y);
     if (tap_x.valid()) p_.taps_x = extent(tap_x);
+    if (p_.beside) {
+      if (depth_.size() != window.size() + 1)
+        refuse("channels of " + t.name + " are several loops");
+      if (tap_y.valid()) p_.left_tap_y = stride(*left_, tap_y);
+      if (tap_x.valid()) p_.left_tap_x = stride(*left_, tap_x);
+      std::ranges::rotate(depth_, depth_.end() - 1);
+    }
     const std::size_t before = depth_.size() - window.size();
     for (std::size_t i = 0; i < window.size(); ++i)
-      if (depth_[before + i] != window[i])
+      if (depth_[before + i] != window[i] && !p_.beside)
         refuse("tensor " + name(p_.left) + "'s windows are no rows within its channels");
     std::int64_t between = 0;
     for (std::size_t i = before; i-- > 0;) {
@@ -185,6 +211,9 @@ class WindowFinder : ProductChain {
     if (y_.valid()) p_.tile_y = part(y_), p_.out_y = extent(y_);
     if (y_.valid() && indexes(*left_, y_))
       refuse("a block has several iterations of loop " + w_.loop(y_).name);
+    // Others are contractions, which have kernels of their own.
+    if (p_.beside && !p_.turned && p_.taps() == 1 && p_.stride_x == 1 && p_.stride_y == 1)
+      refuse("tensor " + t.name + " has no window and no points side by side");
     const bool points = std::ranges::any_of(others_, [&](LoopId l) {
       return extent(l) > 1 && indexes(*right_, l) && !indexes(*left_, l);
     });
@@ -209,7 +238,9 @@ class WindowFinder : ProductChain {
   }
 
   void place_result() {
-    p_.out_row = stride(*result_, rows_);
+    p_.out_row = stride(*result_, rows_), p_.out_column = stride(*result_, x_);
+    if (p_.out_column != 1 && p_.out_row != 1)
+      refuse("tensor " + name(p_.result) + " has neither rows nor points side by side");
     if (y_.valid()) p_.out_line = stride(*result_, y_);
     std::int64_t below = 1;
     for (std::size_t i = outer_.size(); i-- > 0;) {
@@ -255,7 +286,7 @@ class WindowFinder : ProductChain {
          {p_.rows * p_.left_row, p_.out_y * p_.out_x, p_.in_y * p_.in_x, p_.channels * p_.taps()})
       if (n >= 1 << 30) refuse("a loop has 2^30 iterations or more");
     p_.share = k_.launch.cluster.value_or(1);
-    if (p_.share > kMostOfCluster || p_.tile % p_.share != 0)
+    if (p_.share > kMostOfCluster || p_.tile % (p_.turned ? 4 * p_.share : p_.share) != 0)
       refuse(formatted("{} rows of a tile are not shared by clusters of {}", p_.tile, p_.share));
     p_.part = p_.share == 1 ? p_.channels : round_up(ceil_div(p_.channels, p_.share), p_.step);
     if ((p_.share - 1) * p_.part >= p_.channels)
@@ -267,7 +298,7 @@ class WindowFinder : ProductChain {
   void join_lines() {
     if (p_.taps() != 1 || p_.stride_x != 1 || p_.stride_y != 1 || p_.pad_x != 0 || p_.pad_y != 0 ||
         p_.tile_x != p_.out_x || p_.in_x != p_.out_x || p_.in_y < p_.out_y ||
-        p_.in_row != p_.in_x || p_.out_line != p_.out_x)
+        p_.in_row != p_.in_x * p_.in_column || p_.out_line != p_.out_x * p_.out_column)
       return;
     p_.tile_x *= p_.tile_y, p_.out_x *= p_.out_y, p_.in_x = p_.out_x;
     p_.tile_y = p_.out_y = p_.in_y = 1, p_.in_row = p_.out_line = 0;
@@ -276,9 +307,9 @@ class WindowFinder : ProductChain {
   /// Rows of an odd number of elements of 16 bits would be copied one by one.
   bool copies_flat() const {
     const auto sixteens = [&](std::int64_t elements) { return elements * p_.element() % 16 == 0; };
-    return p_.alone(p_.right_piece) && p_.taps() == 1 && p_.stride_x == 1 && p_.pad_x == 0 &&
-           p_.tile_y == 1 && p_.out_y == 1 && p_.tile_x == p_.out_x && p_.in_x == p_.out_x &&
-           p_.in_channel == p_.in_x && sixteens(p_.step * p_.in_x) &&
+    return !p_.beside && p_.alone(p_.right_piece) && p_.taps() == 1 && p_.stride_x == 1 &&
+           p_.pad_x == 0 && p_.tile_y == 1 && p_.out_y == 1 && p_.tile_x == p_.out_x &&
+           p_.in_x == p_.out_x && p_.in_channel == p_.in_x && sixteens(p_.step * p_.in_x) &&
            (p_.share == 1 || sixteens(p_.part * p_.in_x)) &&
            std::ranges::all_of(p_.outer, [&](const Outer& o) { return sixteens(o.right); });
   }
@@ -293,32 +324,38 @@ class WindowFinder : ProductChain {
     const auto outer = [&](std::int64_t v, auto member) {
       return std::ranges::all_of(p_.outer, [&](const Outer& o) { return o.*member % v == 0; });
     };
+    const std::int64_t apart = p_.beside ? 1 : p_.taps();
     for (const std::int64_t v : pieces)
-      if (divides(v, {p_.left_row, several ? p_.step * p_.taps() : 0,
-                      p_.share > 1 ? p_.part * p_.taps() : 0}) &&
+      if (divides(v, {p_.left_row, p_.left_tap_y, p_.left_tap_x, several ? p_.step * apart : 0,
+                      p_.share > 1 ? p_.part * apart : 0}) &&
           outer(v, &Outer::left)) {
         p_.left_piece = v;
         break;
       }
     const bool whole = p_.tile_x == p_.out_x;
     for (const std::int64_t v : pieces)
-      if (divides(v, {p_.in_x, p_.in_row, p_.in_channel}) && outer(v, &Outer::right) &&
-          (whole || divides(v, {p_.pad_x, p_.tile_x * p_.stride_x}))) {
+      if (p_.beside ? divides(v, {p_.in_column, p_.in_row, several ? p_.step : 0,
+                                  p_.share > 1 ? p_.part : 0}) &&
+                          outer(v, &Outer::right)
+                    : divides(v, {p_.in_x, p_.in_row, p_.in_channel}) && outer(v, &Outer::right) &&
+                          (whole || divides(v, {p_.pad_x, p_.tile_x * p_.stride_x}))) {
         p_.right_piece = v;
         break;
       }
     if (copies_flat()) {
       p_.flat = true, p_.right_piece = pieces.front();
-    } else if (whole && p_.right_piece > 1)
+    } else if (whole && p_.right_piece > 1 && !p_.beside)
       p_.lead = ((-p_.pad_x) % p_.right_piece + p_.right_piece) % p_.right_piece;
     // Points without a window are read eight at a time where they begin at multiples of eight.
-    const bool eight = p_.taps() == 1 && p_.stride_x == 1 && p_.lead == 0;
+    const bool eight = !p_.beside && p_.taps() == 1 && p_.stride_x == 1 && p_.lead == 0;
     p_.pitch = round_up(p_.lead + (p_.tile_x - 1) * p_.stride_x + (p_.taps_x - 1) * p_.dilate_x + 1,
-                        p_.flat ? 1
-                        : eight ? 8
-                                : p_.right_piece);
+                        p_.flat || p_.beside ? 1
+                        : eight              ? 8
+                                             : p_.right_piece);
     for (const std::int64_t v : {4, 2})
-      if (divides(v, {p_.tile_x, p_.out_x, p_.out_row, p_.out_line}) && outer(v, &Outer::result)) {
+      if ((p_.turned ? divides(v, {p_.rows, p_.out_column, p_.out_line})
+                     : divides(v, {p_.tile_x, p_.out_x, p_.out_row, p_.out_line})) &&
+          outer(v, &Outer::result)) {
         p_.vector = v;
         break;
       }
@@ -359,10 +396,8 @@ class WindowFinder : ProductChain {
                        warps > 0 ? warps : 8, p_.tile, p_.tile_y * p_.tile_x));
     p_ = best;
     const std::int64_t room = s_.machine->level(k_.level).capacity.value - kReservedOfBlock;
-    const std::int64_t table = p_.taps() == 1 ? 0 : 64 * p_.steps();
-    const std::int64_t stage = p_.left_bytes() + p_.right_bytes();
-    const std::int64_t pitch = p_.columns() + (40 - p_.columns() % 32) % 32;
-    const std::int64_t sums = 4 * p_.warps_k * p_.tile * pitch;
+    const std::int64_t table = p_.table_bytes(), stage = p_.left_bytes() + p_.right_bytes();
+    const std::int64_t sums = 4 * p_.warps_k * p_.sum_rows() * p_.sum_pitch();
     const auto bytes = [&](std::int64_t n_stages) {
       return table + std::max(n_stages * stage, sums);
     };
@@ -418,6 +453,7 @@ class WindowFinder : ProductChain {
 
 std::int64_t WindowProduct::right_bytes() const {
   if (flat) return element() * step * pitch;
+  if (beside) return element() * in_rows() * pitch * point();
   const std::int64_t eights = ceil_div(in_rows() * pitch, std::int64_t{8});
   return element() * step * 8 * (eights % 2 == 1 ? eights : eights + 1);
 }
@@ -432,12 +468,17 @@ WindowProduct::Step WindowProduct::step_work(double rate) const {
   // A thread reads 2 m rows, four of the depth at once, and 2 n points, of each of the depth, with
   // an addition each. Reads of 16 bytes keep shared memory twice as long. The part of the issue
   // rate that lasts is chosen with the numbers of step_alone.
+  // Channels side by side are four of a point at once.
+  if (fma() && beside)
+    return {.tensor = tensor,
+            .issue = (tensor + 8 * m + 16 * n + 16) / kFmaLasts,
+            .near = 16 * m + 16 * n + (taps() == 1 ? 0 : 4)};
   if (fma())
     return {.tensor = tensor,
             .issue = (tensor + 8 * m + 64 * n + 16) / kFmaLasts,
             .near = 16 * m + 32 * n + (taps() == 1 ? 0 : 4)};
   // Two blocks of points are one read and an addition.
-  if (aligned())
+  if (aligned() || beside)
     return {.tensor = tensor,
             .issue = 2 * m + 4 + 2 * std::ceil(n / 2) + m * n,
             .near = 4 * std::ceil(n / 2) + 4 * m};
@@ -453,6 +494,27 @@ double WindowProduct::step_alone(const Step& step) const {
   constexpr double kStepWaits = 105, kStepCycles = 3.8, kFmaStepWaits = 160, kFmaStepCycles = 1;
   if (fma()) return kFmaStepWaits + kFmaStepCycles * step.issue;
   return kStepWaits + kStepCycles * (step.issue + static_cast<double>(blocks_m * blocks_n));
+}
+
+bool rows_are_last(const Workload& w, const Operator& op, const Access& result) {
+  const auto last = result.index.back().plain_loop();
+  if (!last || indexes(op.inputs[0], *last) == indexes(op.inputs[1], *last)) return false;
+  const Access &rows = op.inputs[indexes(op.inputs[0], *last) ? 0 : 1],
+               &points = op.inputs[indexes(op.inputs[0], *last) ? 1 : 0];
+  const auto window = [&](const Access& a) {
+    return std::ranges::any_of(a.index, [&](const Affine& i) {
+      std::int64_t several = i.offset == 0 ? 0 : 2;
+      for (const Term& t : i.terms)
+        if (w.loop(t.loop).extent > 1 && !(indexes(rows, t.loop) && indexes(result, t.loop)))
+          several += t.coefficient == 1 ? 1 : 2;
+      return several > 1;
+    });
+  };
+  std::int64_t lines = 0, groups = 0;
+  for (const LoopId l : op.loops)
+    if (w.loop(l).extent > 1 && indexes(result, l) && indexes(points, l))
+      ++(indexes(rows, l) ? groups : lines);
+  return lines > 0 && !window(rows) && (window(points) || (groups > 0 && lines > 1));
 }
 
 Result<WindowProduct> window_product(const Schedule& s, int kernel, int warps, int stages) {
@@ -477,7 +539,8 @@ std::string describe(const WindowProduct& p, const Schedule& s, int kernel) {
       "blocks of 16 x 8 a warp\n",
       name(p.left), name(p.right), p.stages, p.step, p.left_bytes() + p.right_bytes(),
       name(w.op(p.product).outputs.front().target.tensor), p.blocks_m, p.blocks_n);
-  text += formatted("all warps\n  channels by {}, {} of {} a block\n", p.step, p.part, p.channels);
+  text += formatted("all warps\n  channels by {}, {} of {} a block{}\n", p.step, p.part, p.channels,
+                    p.beside ? ", side by side" : "");
   text += formatted("    {} by {} bytes a copy, {} by {}, zeros around\n", name(p.left),
                     p.element() * p.left_piece, name(p.right), p.element() * p.right_piece);
   text +=

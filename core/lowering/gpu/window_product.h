@@ -5,7 +5,8 @@
 // launch has clusters, the blocks of one have parts of the channels of one tile. Operators of
 // elements may follow (product_epilogue.h). A product whose columns are two loops, as a 1 x 1
 // convolution's, is one with a window of one. So is a product of matrices some of whose rows begin
-// at no multiples of 16 bytes: its points are one line.
+// at no multiples of 16 bytes: its points are one line. Channels may lie before an image's lines or
+// side by side in each point (`beside`), and so may rows among the results (`turned`).
 #pragma once
 
 #include <string>
@@ -30,6 +31,11 @@ struct WindowProduct {
   std::int64_t taps_y = 1, taps_x = 1, stride_y = 1, stride_x = 1, dilate_y = 1, dilate_x = 1;
   std::int64_t pad_y = 0, pad_x = 0;
   std::int64_t in_y = 1, in_x = 1, in_row = 0, in_channel = 0, left_row = 0;  ///< elements between
+  /// The image has its channels side by side, in shared memory as well: elements between points of
+  /// a line, and between taps of the left operand, which has channels side by side, too.
+  bool beside = false;
+  std::int64_t in_column = 1, left_tap_y = 0, left_tap_x = 0;
+  bool turned = false;                           ///< results have rows side by side
   std::int64_t left_piece = 1, right_piece = 1;  ///< elements of a copy: 16, 8, 4 or 2 bytes
   std::int64_t lead = 0,
                pitch = 1;  ///< columns before the first that is needed; of a row, in shared memory
@@ -39,7 +45,7 @@ struct WindowProduct {
   std::int64_t blocks_m = 1, blocks_n = 1, warps_m = 1, warps_n = 1, warps_k = 1, stages = 1;
   /// Stages whose copies are under way at the same time.
   std::int64_t ahead = 1;
-  std::int64_t out_row = 0, out_line = 0, vector = 1;
+  std::int64_t out_row = 0, out_line = 0, out_column = 1, vector = 1;
   /// A loop of which a block has one iteration: elements that it moves operands and results by, and
   /// what it counts in `products`.
   struct Outer {
@@ -54,7 +60,22 @@ struct WindowProduct {
   bool fma() const { return operand == DType::f32; }
   std::int64_t taps() const { return taps_y * taps_x; }
   std::int64_t threads() const { return 32 * warps_m * warps_n * warps_k; }
-  std::int64_t steps() const { return ceil_div(step * taps(), std::int64_t{16}); }
+  /// Of the depth, what a stage has for one tap. Channels side by side are rounded up to what is
+  /// read of them at once, zeros behind.
+  std::int64_t of_tap() const { return beside ? round_up(step, fma() ? 4 : 16) : step; }
+  /// Elements from one point to the next where channels lie side by side, such that neighbours are
+  /// read from different banks.
+  std::int64_t point() const {
+    return !fma() ? of_tap() + 8 : of_tap() / 4 % 2 == 1 ? of_tap() : of_tap() + 4;
+  }
+  std::int64_t steps() const { return ceil_div(of_tap() * taps(), std::int64_t{16}); }
+  /// Bytes of the table of where taps are in a stage.
+  std::int64_t table_bytes() const { return taps() == 1 ? 0 : (beside ? 16 : 64) * steps(); }
+  /// Elements from one row of sums in shared memory to the next, and how many rows.
+  std::int64_t sum_pitch() const {
+    return turned ? tile + 4 : columns() + (40 - columns() % 32) % 32;
+  }
+  std::int64_t sum_rows() const { return turned ? columns() : tile; }
   std::int64_t turns() const { return ceil_div(part, step); }
   std::int64_t in_rows() const { return (tile_y - 1) * stride_y + (taps_y - 1) * dilate_y + 1; }
   std::int64_t columns() const { return 8 * blocks_n * warps_n; }
@@ -64,7 +85,7 @@ struct WindowProduct {
   /// 16 bytes, so that a matrix instruction's operand is read at once: as
   /// device/tilewright_windows.h has it.
   bool aligned() const {
-    return !fma() && taps() == 1 && stride_x == 1 && lead == 0 && pitch % 8 == 0 &&
+    return !fma() && !beside && taps() == 1 && stride_x == 1 && lead == 0 && pitch % 8 == 0 &&
            (tile_y == 1 || tile_x % 8 == 0);
   }
   std::int64_t down() const { return ceil_div(rows, tile); }
@@ -73,7 +94,7 @@ struct WindowProduct {
   /// Copies of a thread for a stage.
   std::int64_t left_copies() const { return ceil_div(tile * 16 * steps() / left_piece, threads()); }
   std::int64_t right_copies() const {
-    return ceil_div(step * in_rows() * pitch / right_piece, threads());
+    return ceil_div(of_tap() * in_rows() * pitch / right_piece, threads());
   }
   std::int64_t copies() const { return left_copies() + right_copies(); }
   /// No copy is of less than 4 bytes but by a register.
@@ -105,6 +126,10 @@ struct WindowProduct {
 /// A Reason: what of the kernel is no such convolution, or which tile none is made of. `warps`,
 /// `stages`: 0: as the kernel's launch says, else as suits. Cost: a walk over the kernel's nodes.
 Result<WindowProduct> window_product(const Schedule& s, int kernel, int warps = 0, int stages = 0);
+
+/// Whether results of a product have the rows side by side, those of the operand that is no image:
+/// the other one is read through a window, or is in groups and has points in several loops.
+bool rows_are_last(const Workload& w, const Operator& op, const Access& result);
 
 /// Tiles, copies and products for people, a line each.
 std::string describe(const WindowProduct& p, const Schedule& s, int kernel);

@@ -61,7 +61,8 @@ PhaseTime time_of(const WindowProduct& p, const Workload& w, double latency, std
                   const BlockRates& r) {
   const auto real = [](std::int64_t n) { return static_cast<double>(n); };
   const double turns = real(p.turns()), copies = real(p.copies());
-  const double left = real(p.tile * p.steps() * 16), right = real(p.step * p.in_rows() * p.pitch);
+  const double left = real(p.tile * p.steps() * 16),
+               right = real(p.of_tap() * p.in_rows() * p.pitch);
   // Of L2's rate an SM has more where others have no blocks.
   const double busy_sms = real(std::min(p.grid, r.sms));
   const double rate = std::min(kIntoSm, kFilled * r.fill * real(r.sms) / busy_sms);
