@@ -101,9 +101,10 @@ const std::vector<Bound<RunOptions>>& run_options() {
        into<&RunOptions::tune_log>},
       {{.name = "split",
         .value = "HOW|FILE",
-        .help = "how to cut a network into parts, as in plan --split (default: --model plans the "
-                "whole, "
-                "on a GPU our planner; otherwise, or where these refuse, followed)"},
+        .help =
+            "how to cut a network into parts, as in plan --split (default: the model plans the "
+            "whole; followed where it refuses, and for our planner on a processor for more than "
+            "24 operators)"},
        into<&RunOptions::split>},
       {{.name = "profile",
         .kind = OptionKind::flag,
@@ -137,8 +138,10 @@ Verb run_verb() {
       .subject = "PLAN",
       .details =
           std::string(kPlanHelp) +
-          "\nA workload without any of these, and an ONNX file, runs as a network. It is planned "
-          "in parts,\nand each kernel and the whole are verified. Speed counts the workload's own "
+          "\nA workload that our planner plans, and an ONNX file, runs as a network: each kernel "
+          "and "
+          "the whole\nare verified. On a processor more than 24 operators are planned in parts. "
+          "Speed counts the workload's own "
           "operations, without\nrecomputation. On cpu the peak is measured in the same run, in "
           "turn with the kernel. On cuda it is\nthe machine file's, and runs are timed inside a "
           "CUDA graph. --batch takes no PLAN. Each line of its\nfile is a run, {\"workload\": "

@@ -26,11 +26,12 @@ struct ProgramPlan {
   nlohmann::ordered_json parts;    ///< as SplitPlan has them; null: planned as a whole
   std::vector<std::string> notes;  ///< what models refused
 };
-/// The request's own plan, or what --split says. Else the model that --model names plans the whole,
-/// and where it refuses, parts: a contraction or sum and what follows it element by element
-/// (cut_followed). Parts are planned by the model named, else by the planning model; what that
-/// refuses, by whichever of the others moves the fewest bytes, at last by the operators' own loops.
-/// A Reason where even that does not fit; throws InputError for bad input.
+/// The request's own plan, or what --split says. Else the model plans the whole; where it refuses,
+/// and of many operators on a machine of caches our planner, parts: a contraction or sum and what
+/// follows it element by element (cut_followed). Parts are planned by the model named, else by the
+/// planning model; what that refuses, by whichever of the others moves the fewest bytes, at last by
+/// the operators' own loops. A Reason where even that does not fit; throws InputError for bad
+/// input.
 Result<ProgramPlan> program_plan(const Request& request, const std::optional<std::string>& split);
 
 /// A kernel of a program, under names of its own (without_names).

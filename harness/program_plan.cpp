@@ -389,20 +389,23 @@ Result<ProgramPlan> program_plan(const Request& request, const std::optional<std
   if (split) return in_parts(request, *split, std::move(setting));
   std::vector<std::string> notes;
   const bool said = says_plan(request, setting);
-  // Where software manages what is on the chip the planner groups over all operators; where caches
-  // do, its parts are the better plan.
+  // Where software manages what is on the chip the planner groups over all operators. Where caches
+  // do, it does so for few: of many, parts are found much sooner and are as fast.
+  constexpr std::size_t kFew = 24;  // operators
   const Machine& m = *setting.machine;
   Request of = request;
-  if (!of.model && !said && m.level(m.default_level()).managed == Managed::software)
-    of.model = planning_model().name;
-  if (of.model || said) {
+  const bool ours = !said && &planner_for(request) == &planning_model();
+  const bool whole = !ours || setting.workload->operators().size() <= kFew ||
+                     m.level(m.default_level()).managed == Managed::software;
+  if (ours) of.model = planning_model().name;
+  if (whole) {
     std::string refused;
     try {
       Scheduled on = schedule_of(of);
       if (on.schedule) {
-        ProgramPlan whole = taken(request, std::move(on));
-        const std::optional<Reason> why = no_workloads(whole.plan, *whole.setting.workload);
-        if (!why) return whole;
+        ProgramPlan made = taken(request, std::move(on));
+        const std::optional<Reason> why = no_workloads(made.plan, *made.setting.workload);
+        if (!why) return made;
         refused = why->text;
       } else {
         refused = on.refusal.json.value("reason", "no plan");

@@ -162,15 +162,14 @@ Answer tuned(const Job& planned, const std::shared_ptr<codegen::Device>& device)
 }
 
 /// Whether the request is of a network that is run as a program of kernels: it says so, names an
-/// ONNX file, or a workload without a plan and without a model that makes one.
+/// ONNX file, or a workload without a plan that our planner plans.
 bool is_network(const Request& request, const RunOptions& options) {
   if (options.count) return false;
   if (target_named(options.target ? options.target : request.target).sequence == nullptr)
     return false;
   if (options.split || options.profile || options.trace) return true;
   if (names_onnx(request.subject) && !request.subject_text) return true;
-  if (options.tune || request.model || request.tree || notation_of(request) != nullptr)
-    return false;
+  if (options.tune || request.tree || notation_of(request) != nullptr) return false;
   if (&planner_for(request) != &planning_model()) return false;
   if (!request.pins.empty() || !request.flags.empty() || request.tiles) return false;
   return !setting_of(request).has_plan();
