@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "codegen/npu/emitter.h"
+#include "core/workload/expr.h"
 
 namespace tilewright::npu {
 namespace {
@@ -157,6 +158,7 @@ void KernelEmitter::place_operands() {
         if ((c == Combine::sum || c == Combine::product) && in_turns(n))
           places_[u.buffer.index()].type = DType::f32;
       }
+      widen_tiles(n);
       moves_elements_ |= by_elements(n);
       continue;
     }
@@ -169,6 +171,26 @@ void KernelEmitter::place_operands() {
     places_[left.index()].transposed = p.left_transposed;
     places_[right.index()].transposed = p.right_transposed;
   }
+}
+
+/// Tiles of what vector instructions only cast are in f32 where they cannot be cast as they lie: they
+/// are cast on their way. Not what is an index, nor results that are rounded to whole numbers.
+void KernelEmitter::widen_tiles(const ScheduleNode& n) {
+  const Operator& op = w_.op(n.op);
+  const SlabLoops loops = slab_loops(n.op);
+  const auto widen = [&](const Access& a, BufferId b) {
+    if (!in_lines(b) && (widens_ || !spread_of(a, loops))) places_[b.index()].type = DType::f32;
+  };
+  for (int i = 0; i < static_cast<int>(op.inputs.size()); ++i) {
+    const bool is_index = std::ranges::any_of(op.inputs, [&](const Access& a) {
+      return std::ranges::find(a.index, i, &Affine::gathered) != a.index.end();
+    });
+    const BufferId b = codegen::buffer_of_input(n, i);
+    if (b.valid() && !is_index) widen(op.inputs[static_cast<std::size_t>(i)], b);
+  }
+  for (const OutputUse& u : n.writes)
+    if (!is_integer(places_[u.buffer.index()].type))
+      widen(op.outputs[static_cast<std::size_t>(u.output)].target, u.buffer);
 }
 
 /// Which matrices a product on the cube multiplies.

@@ -81,9 +81,7 @@ double KernelEmitter::slabs_take(OpId id, const SlabLoops& loops) const {
     if (is_gather(a)) return;  // an element a point, whatever the loops are
     const DType type = w_.tensor(a.tensor).dtype;
     if (type == DType::f16 && !may_lie(id, a, loops)) instructions += 1, cycles += n / kLanes;
-    if (type != DType::f32 && type != DType::f16) {
-      if (!may_lie(id, a, loops)) cycles += 2 * n * static_cast<double>(core().issue_cycles);
-    } else if (!by_columns) {
+    if (!by_columns) {
       // Rows of a dimension further out are more than a stride apart.
       instructions += by_rows && !is_in_last_two(a, loops.rows) ? n : 1;
       cycles += n;

@@ -170,6 +170,7 @@ class KernelEmitter : private BlockWalk {
   void place_transits(Room& used);
   void add_copies(Room& used);
   void place_operands();
+  void widen_tiles(const ScheduleNode& n);
   std::int64_t copy_bytes(BufferId b) const;
   /// The dimension that is a tensor's rows where it moves as matrices.
   int rows_of(TensorId t) const { return rows_[t.index()]; }
@@ -341,14 +342,16 @@ class KernelEmitter : private BlockWalk {
   TraceTouch scratch_touch() const;
   /// Of an instruction with literal operands: cycles that its accesses wait for one another.
   std::int64_t bank_cycles(const Vector& v) const;
-  /// A tile that vector instructions cannot begin at was met, and no element is moved so far: the
-  /// kernel is emitted again, with scratch that the scalar unit works in, too.
+  /// A tile that vector instructions only cast, and cannot begin at, was met: the kernel is emitted
+  /// again with such tiles in f32, and, where these are results that stay as they are, with scratch
+  /// that the scalar unit works in, too.
   struct NeedsMoves {};
   KernelEmitter with_moves() const;
 
   int index_;
   const EmitOptions& options_;
-  bool moves_elements_ = false;
+  bool moves_elements_ = false;  ///< the scalar unit works in scratch, too
+  bool widens_ = false;          ///< tiles that are only cast are in f32
   std::string row_counter_, column_counter_;
   std::vector<TilePlace> places_;    ///< by BufferId
   std::vector<Tile> tiles_;          ///< by BufferId
