@@ -1,5 +1,6 @@
 // Where tiles lie: a memory, a layout, an address and copies for every buffer of the schedule.
 #include <algorithm>
+#include <cstdlib>
 
 #include "codegen/npu/emitter.h"
 #include "core/workload/expr.h"
@@ -173,13 +174,27 @@ void KernelEmitter::place_operands() {
   }
 }
 
-/// Tiles of what vector instructions only cast are in f32 where they cannot be cast as they lie: they
-/// are cast on their way. Not what is an index, nor results that are rounded to whole numbers.
+/// Tiles of what vector instructions only cast are in f32 where they cannot be cast as they lie:
+/// they are cast on their way. Not what is an index, nor results that are rounded to whole numbers.
 void KernelEmitter::widen_tiles(const ScheduleNode& n) {
   const Operator& op = w_.op(n.op);
   const SlabLoops loops = slab_loops(n.op);
+  // A copy and a cast a matrix: few elements of one the scalar unit moves as fast.
+  constexpr std::int64_t kWorthACopy = 64;
+  const auto elements = [&](const Access& a) {
+    std::int64_t all = 1;
+    for (std::size_t d = a.index.size() < 2 ? 0 : a.index.size() - 2; d < a.index.size(); ++d) {
+      std::int64_t size = 1;
+      for (const Term& t : a.index[d].terms)
+        size += std::abs(t.coefficient) * (tile_size(n.op, t.loop) - 1);
+      all *= std::min(size, w_.tensor(a.tensor).shape[d]);
+    }
+    return all;
+  };
   const auto widen = [&](const Access& a, BufferId b) {
-    if (!in_lines(b) && (widens_ || !spread_of(a, loops))) places_[b.index()].type = DType::f32;
+    const bool may_be_cast = spread_of(a, loops) || along_rows(a, loops);
+    if (!in_lines(b) && (widens_ || !may_be_cast) && elements(a) >= kWorthACopy)
+      places_[b.index()].type = DType::f32;
   };
   for (int i = 0; i < static_cast<int>(op.inputs.size()); ++i) {
     const bool is_index = std::ranges::any_of(op.inputs, [&](const Access& a) {

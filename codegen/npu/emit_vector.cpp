@@ -463,7 +463,8 @@ std::int64_t KernelEmitter::make_slab(const ScheduleNode& n, const std::vector<I
     const Value to = tile_value(only.target, n.writes.front().buffer);
     if (b.valid() && moved[input] && in_lines(b)) {
       const Walked from = walked(n.op, a, b, at, loops);
-      const auto part = from.type == to.type ? part_as_it_lies(op, a, from, here, to) : std::nullopt;
+      const auto part =
+          from.type == to.type ? part_as_it_lies(op, a, from, here, to) : std::nullopt;
       if (part) {
         fill(unit, from, *part, here, to);
         return unit.most();

@@ -298,7 +298,8 @@ class KernelEmitter : private BlockWalk {
   // emit_lines.cpp
   void move_lines(VectorUnit& unit, const Walked& x, const SlabAt& slab, const Value& scratch,
                   bool inward, const SlabEmit& emit);
-  std::int64_t blocks_at_once(DType t, std::int64_t blocks) const;
+  /// Blocks of a result that are collected at once.
+  std::int64_t blocks_at_once(DType t, std::int64_t step, std::int64_t blocks) const;
   bool collects(const Walked& x, const Value& to, std::int64_t rows, std::int64_t columns,
                 bool kept) const;
   void collect(VectorUnit& unit, const Walked& x, const Value& to, std::int64_t rows,
@@ -324,6 +325,8 @@ class KernelEmitter : private BlockWalk {
   /// Zeros in `to`, then what there is of the access, copied or cast.
   void fill(VectorUnit& unit, const Walked& x, const SlabPart& part, const SlabAt& slab,
             const Value& to) const;
+  /// Whether columns follow one another in the tile's rows, wherever these begin.
+  bool along_rows(const Access& a, const SlabLoops& loops) const;
   /// Whether the vector unit itself brings elements from anywhere in the tile, and there: floats.
   bool in_lines(BufferId b) const;
   /// Whether the scalar unit is needed for some access or index, as far as tiles are not known.

@@ -28,28 +28,28 @@ TEST(Windows, OfImagesWithChannelsFirstCopiesEndInTheRowsOfTheResult) {
   const Workload w =
       convolution("Y[b,o,y,x] += X[b,c,y + r - 1,x + s - 1] * W[o,c,r,s]", "[b, c, 4, 6]");
   ASSERT_EQ(products_of_windows(w).size(), 1);
-  const Result<Workload> r = apply("materialise-windows:p", w);
+  const Result<Workload> r = tilewright::apply("materialise-windows:p", w);
   ASSERT_TRUE(r.ok()) << r.reason();
   EXPECT_LT(check_rewrite(w, *r, 5).relative_error, 1e-12);
-  EXPECT_THAT(operators_of(*r), ElementsAre("X_rows[b,c,r,s,y,x] = X[b,c,y+r-1,x+s-1]",
-                                            "Y[b,o,y,x] += X_rows[b,c,r,s,y,x] * W[o,c,r,s]"));
+  EXPECT_THAT(operators_of(*r), ElementsAre("X_rows: X_rows[b,c,r,s,y,x] = X[b,c,r+y-1,s+x-1]",
+                                            "p: Y[b,o,y,x] += X_rows[b,c,r,s,y,x] * W[o,c,r,s]"));
   EXPECT_TRUE(products_of_windows(*r).empty());
 }
 
 TEST(Windows, OfImagesWithChannelsLastCopiesEndInTheChannels) {
   const std::string image = "[b, 4, 6, c]", read = "X[b,y + r - 1,x + s - 1,c]";
   const Workload w = convolution("Y[b,y,x,o] += " + read + " * W[r,s,c,o]", image);
-  const Result<Workload> r = apply("materialise-windows:p", w);
+  const Result<Workload> r = tilewright::apply("materialise-windows:p", w);
   ASSERT_TRUE(r.ok()) << r.reason();
   EXPECT_LT(check_rewrite(w, *r, 5).relative_error, 1e-12);
-  EXPECT_THAT(operators_of(*r), ElementsAre("X_rows[b,y,x,r,s,c] = X[b,y+r-1,x+s-1,c]",
-                                            "Y[b,y,x,o] += X_rows[b,y,x,r,s,c] * W[r,s,c,o]"));
+  EXPECT_THAT(operators_of(*r), ElementsAre("X_rows: X_rows[b,y,x,r,s,c] = X[b,y+r-1,x+s-1,c]",
+                                            "p: Y[b,y,x,o] += X_rows[b,y,x,r,s,c] * W[r,s,c,o]"));
   // Weights in another order are copied, too.
   const Workload other = convolution("Y[b,y,x,o] += " + read + " * W[o,c,r,s]", image);
-  const Result<Workload> both = apply("materialise-windows:p", other);
+  const Result<Workload> both = tilewright::apply("materialise-windows:p", other);
   ASSERT_TRUE(both.ok()) << both.reason();
   EXPECT_LT(check_rewrite(other, *both, 5).relative_error, 1e-12);
-  EXPECT_EQ(operators_of(*both).back(), "Y[b,y,x,o] += X_rows[b,y,x,r,s,c] * W_rows[o,r,s,c]");
+  EXPECT_EQ(operators_of(*both).back(), "p: Y[b,y,x,o] += X_rows[b,y,x,r,s,c] * W_rows[o,r,s,c]");
 }
 
 TEST(Windows, BordersOfRowsAreAWholeNumberOfBlocks) {
@@ -57,7 +57,7 @@ TEST(Windows, BordersOfRowsAreAWholeNumberOfBlocks) {
       "loops: {c: 3, x: 7, s: 3}\ntensors: {X: [c, 7]}\noperators:\n"
       "  - p: Y[c,x] max= X[c,x + s - 1]\n");
   ASSERT_EQ(readers_beyond_rows(w).size(), 1);
-  const Result<Workload> r = apply("materialise-borders:p", w);
+  const Result<Workload> r = tilewright::apply("materialise-borders:p", w);
   ASSERT_TRUE(r.ok()) << r.reason();
   EXPECT_LT(check_rewrite(w, *r, 5).relative_error, 1e-12);
   EXPECT_THAT(operators_of(*r).back(), HasSubstr("X_wide[c,x+s+15]"));
@@ -70,7 +70,7 @@ TEST(Windows, RowsThatStepsPassOverAreWrittenByTaps) {
   const Workload w = workload(
       "loops: {c: 3, y: 4, x: 7, r: 2, s: 3}\ntensors: {X: [c, 8, 14]}\noperators:\n"
       "  - p: Y[c,y,x] += X[c,2*y + r,2*x + s - 1]\n");
-  const Result<Workload> r = apply("materialise-borders:p", w);
+  const Result<Workload> r = tilewright::apply("materialise-borders:p", w);
   ASSERT_TRUE(r.ok()) << r.reason();
   EXPECT_LT(check_rewrite(w, *r, 5).relative_error, 1e-12);
   EXPECT_THAT(operators_of(*r).back(), HasSubstr("X_wide[c,2*y+r,s,x]"));
@@ -93,18 +93,18 @@ TEST(Windows, DrawnConvolutionsComputeTheSame) {
     const std::string places = at("y", "r") + "," + at("x", "s");
     const char* const weights[] = {"o,c,r,s", "r,s,c,o", "c,s,o,r"};
     const Workload w = workload(formatted(
-        "loops: {{b: 2, g: 2, o: 3, c: 4, y: 3, x: 5, r: {}, s: {}}}\ntensors: {{X: [b,{}]}}\n"
+        "loops: {{b: 2,{} o: 3, c: 4, y: 3, x: 5, r: {}, s: {}}}\ntensors: {{X: [b,{}]}}\n"
         "operators:\n  - p: {} += {} * W[{}{}]\n",
-        taps, number(1, 3), last ? "7,9," + g + "c" : g + "c,7,9",
+        grouped ? " g: 2," : "", taps, number(1, 3), last ? "7,9," + g + "c" : g + "c,7,9",
         last ? "Y[b,y,x," + g + "o]" : "Y[b," + g + "o,y,x]",
         last ? "X[b," + places + "," + g + "c]" : "X[b," + g + "c," + places + "]", g,
         weights[number(0, 2)]));
-    const Result<Workload> r = apply("materialise-windows:p", w);
+    const Result<Workload> r = tilewright::apply("materialise-windows:p", w);
     ASSERT_TRUE(r.ok()) << r.reason() << to_yaml(w);
     EXPECT_LT(check_rewrite(w, *r, 5).relative_error, 1e-12) << to_yaml(w) << to_yaml(*r);
     for (const OpId op : readers_beyond_rows(*r)) {
       ++wide;
-      const Result<Workload> both = apply("materialise-borders:" + r->op(op).name, *r);
+      const Result<Workload> both = tilewright::apply("materialise-borders:" + r->op(op).name, *r);
       ASSERT_TRUE(both.ok()) << both.reason();
       EXPECT_LT(check_rewrite(w, *both, 5).relative_error, 1e-12) << to_yaml(w) << to_yaml(*both);
     }
@@ -115,8 +115,10 @@ TEST(Windows, DrawnConvolutionsComputeTheSame) {
 TEST(Windows, RefusesWhatReadsThroughNone) {
   const Workload product =
       workload("loops: {m: 4, n: 5, k: 6}\noperators:\n  - p: C[m,n] += A[m,k] * B[k,n]\n");
-  EXPECT_THAT(apply("materialise-windows:p", product).reason(), HasSubstr("is no product of two"));
-  EXPECT_THAT(apply("materialise-borders:p", product).reason(), HasSubstr("neither reads before"));
+  EXPECT_THAT(tilewright::apply("materialise-windows:p", product).reason(),
+              HasSubstr("is no product of two"));
+  EXPECT_THAT(tilewright::apply("materialise-borders:p", product).reason(),
+              HasSubstr("neither reads before"));
   // Over each channel there is no matrix.
   const Workload channels = workload(
       "loops: {c: 4, x: 5, s: 3}\ntensors: {X: [c, 7]}\noperators:\n"

@@ -502,8 +502,8 @@ Answer run_one(const std::string& type, const std::string& loops, const std::str
 
 /// A result that lies otherwise than what it copies: working memory is not the tile.
 TEST(NpuRun, CopiesInAnotherOrderKeepTheirTile) {
-  const Answer a = run_one("f32", "o: 48, r: 5, s: 5, c: 16", "", "Y[o,r,s,c] = X[o,c,r,s]",
-                           "o/2@grid ( C.p )");
+  const Answer a =
+      run_one("f32", "o: 48, r: 5, s: 5, c: 16", "", "Y[o,r,s,c] = X[o,c,r,s]", "o/2@grid ( C.p )");
   ASSERT_TRUE(a.ok()) << a.json.dump(2);
   EXPECT_TRUE(a.json["verified"]);
   EXPECT_EQ(a.json["faults"], 0);
@@ -519,7 +519,9 @@ TEST(NpuRun, RowsThatBeginAnywhereAreBroughtTogether) {
       ASSERT_TRUE(a.ok()) << a.json.dump(2);
       EXPECT_TRUE(a.json["verified"]) << type << ' ' << read << a.json.dump(2);
       EXPECT_EQ(a.json["faults"], 0) << type << ' ' << read;
-      const double each = read[6] == '-' ? 2 : 1;  // backwards: eight elements an instruction
+      const double each = std::string(read).find("- j") != std::string::npos
+                              ? 2
+                              : 1;  // backwards: eight elements an instruction
       EXPECT_LT(a.json["cycles"].get<double>(), 3000 + each * 128 * 83) << type << ' ' << read;
     }
 }
@@ -535,12 +537,12 @@ TEST(NpuRun, ConvolutionsRunOnTheCube) {
     std::ofstream(file) << "name: convolution\ndtype: f16\n"
                            "loops: {b: 1, g: 2, o: 32, c: 32, y: 14, x: 14, r: 3, s: 3}\n"
                         << "tensors: {" << tensors << "}\noperators:\n  - \"p: " << op << "\"\n";
-    const Answer a = run({.subject = file, .machine = "ascend910", .model = "tilewright"},
-                         {.target = "npu"});
+    const Answer a =
+        run({.subject = file, .machine = "ascend910", .model = "tilewright"}, {.target = "npu"});
     ASSERT_TRUE(a.ok()) << a.json.dump(2);
     EXPECT_TRUE(a.json["verified"]) << op;
     EXPECT_EQ(a.json["faults"], 0) << op;
-    EXPECT_EQ(a.json["emulated_multiply_accumulates"], 2 * 32 * 32 * 14 * 14 * 9) << op;
+    EXPECT_GE(a.json["emulated_multiply_accumulates"], 2 * 32 * 32 * 14 * 14 * 9) << op;
     // The vector unit would take 25,000 and more.
     EXPECT_LT(a.json["cycles"].get<double>(), 12'000) << op;
   }

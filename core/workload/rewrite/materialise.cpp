@@ -513,8 +513,7 @@ Rewrite materialise_orders() {
 std::vector<OpId> no_products_of_matrices(const Workload& w, bool windows) {
   std::vector<OpId> found;
   for (std::size_t i = 0; i < w.operators().size(); ++i)
-    if (const auto m = to_matrices(w, OpId(i)); m && m->windows == windows)
-      found.emplace_back(i);
+    if (const auto m = to_matrices(w, OpId(i)); m && m->windows == windows) found.emplace_back(i);
   return found;
 }
 

@@ -30,7 +30,8 @@ inline Looked looked_by(const Workload& w, std::vector<LoopId> loops) {
 }
 
 /// The input of `op` as an operator that writes it. `op` reads what that one writes.
-inline Operator written_first(WorkloadSpec& spec, Operator& op, std::size_t input, const Looked& looked) {
+inline Operator written_first(WorkloadSpec& spec, Operator& op, std::size_t input,
+                              const Looked& looked) {
   const TensorId from = op.inputs[input].tensor;
   Operator first{.name = {}, .loops = looked.loops, .inputs = op.inputs, .outputs = {}};
   Tensor rows{.name = unused(spec.tensors, spec.tensors[from.index()].name + "_rows"),
