@@ -84,7 +84,7 @@ TEST(Windows, DrawnConvolutionsComputeTheSame) {
   };
   int wide = 0;
   for (int i = 0; i < 60; ++i) {
-    const int taps = number(1, 4), step = number(1, 3), apart = number(1, 2), before = number(0, 3);
+    const int taps = number(1, 4), step = number(1, 3), apart = number(1, 2), before = number(0, 2);
     const bool last = number(0, 1) == 1, grouped = number(0, 1) == 1;
     const std::string g = grouped ? "g," : "";
     const auto at = [&](const char* l, const char* tap) {
