@@ -113,6 +113,14 @@ bool KernelEmitter::may_lie(OpId id, const Access& a, const SlabLoops& loops) co
   return depends(op, a, loops.columns);
 }
 
+bool KernelEmitter::along_rows(const Access& a, const SlabLoops& loops) const {
+  for (std::size_t d = 0; d < a.index.size(); ++d)
+    for (const Term& t : a.index[d].terms)
+      if (t.loop == loops.columns && (d + 1 < a.index.size() || t.coefficient != 1)) return false;
+  return !a.index.empty() && std::ranges::find(a.index.back().terms, loops.columns, &Term::loop) !=
+                                 a.index.back().terms.end();
+}
+
 bool KernelEmitter::in_lines(BufferId b) const {
   return b.valid() &&
          (places_[b.index()].type == DType::f32 || places_[b.index()].type == DType::f16);
@@ -122,7 +130,7 @@ bool KernelEmitter::by_elements(const ScheduleNode& n) const {
   const Operator& op = w_.op(n.op);
   const SlabLoops loops = slab_loops(n.op);
   const auto walks = [&](const Access& a, BufferId b) {
-    return in_lines(b) || spread_of(a, loops).has_value();
+    return in_lines(b) || spread_of(a, loops) || (b.valid() && along_rows(a, loops));
   };
   const std::function<bool(const Expr&)> has_index = [&](const Expr& e) {
     return e.kind == Expr::Kind::index || std::ranges::any_of(e.args, has_index);

@@ -21,7 +21,8 @@ KernelEmitter::KernelEmitter(const Schedule& schedule, int index, const EmitOpti
 
 KernelEmitter KernelEmitter::with_moves() const {
   KernelEmitter again(s_, index_, options_);
-  again.moves_elements_ = true;
+  again.widens_ = true;
+  again.moves_elements_ = widens_;
   return again;
 }
 

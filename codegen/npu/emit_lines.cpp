@@ -1,6 +1,8 @@
-// Elements that lie anywhere in tiles, brought to scratch or from there by the vector unit: a line of
-// them at a time, or rows of them together.
+// Elements that lie anywhere in tiles, brought to scratch or from there by the vector unit: a line
+// of them at a time, or rows of them together.
 #include <algorithm>
+#include <cstdlib>
+#include <utility>
 
 #include "codegen/npu/emitter.h"
 #include "codegen/npu/vector_unit.h"
@@ -8,14 +10,19 @@
 namespace tilewright::npu {
 namespace {
 
-constexpr std::int64_t kChunk = 8;             // elements that brcb reads at once, a block each
-constexpr std::int64_t kSlots = kChunk + 1;    // blocks of a chunk: in other bank groups than the next
+constexpr std::int64_t kChunk = 8;  // elements that brcb reads at once, a block each
+constexpr std::int64_t kSlots =
+    kChunk + 1;                        // blocks of a chunk: in other bank groups than the next
+constexpr std::int64_t kMostStep = 4;  // elements from one to the next: brcb reads all
 constexpr std::int64_t kMostSlots = 32 << 10;  // bytes of them: more makes no instruction longer
 
 std::int64_t lanes_in_block(DType t) { return kBlock / size_of(t); }
 
-/// Blocks from one block of the result's slots to the next.
-std::int64_t slots_of_block(DType t) { return lanes_in_block(t) / kChunk * kSlots; }
+/// Blocks from one block of the result's slots to the next: elements between those that are taken
+/// have slots, too.
+std::int64_t slots_of_block(DType t, std::int64_t step) {
+  return lanes_in_block(t) * std::abs(step) / kChunk * kSlots;
+}
 
 }  // namespace
 
@@ -65,36 +72,40 @@ void KernelEmitter::move_lines(VectorUnit& unit, const Walked& x, const SlabAt& 
   unit.release_to(used);
 }
 
-std::int64_t KernelEmitter::blocks_at_once(DType t, std::int64_t blocks) const {
+std::int64_t KernelEmitter::blocks_at_once(DType t, std::int64_t step, std::int64_t blocks) const {
   const std::int64_t bytes = std::min(kMostSlots, (scratch_bytes_ - kLaneBytes) / 2);
-  return std::min(blocks, bytes / (slots_of_block(t) * kBlock) / kChunk * kChunk);
+  return std::min(blocks, bytes / (slots_of_block(t, step) * kBlock) / kChunk * kChunk);
 }
 
-/// Whether rows are brought together: those whose neighbours are neighbours in the tile, forwards or
+/// Whether rows are brought together: those whose neighbours lie near one another in the tile, or
 /// backwards, where that is estimated to take less than line by line.
 bool KernelEmitter::collects(const Walked& x, const Value& to, std::int64_t rows,
                              std::int64_t columns, bool kept) const {
   const std::int64_t step = x.offset.column, lanes = lanes_in_block(to.type);
   const std::int64_t blocks = rows * ceil_div(columns, lanes);
-  if ((step != 1 && step != -1) || columns < 2 || blocks_at_once(to.type, kChunk) < kChunk)
+  if (step == 0 || step < -1 || step > kMostStep || columns < 2 ||
+      blocks_at_once(to.type, step, kChunk) < kChunk)
     return false;
   if (to.spread == Spread::full && to.pitch != round_up(columns, lanes)) return false;
   if (to.spread != Spread::full && to.spread != Spread::column) return false;
   if (!kept) return true;  // room for it
   const auto startup = static_cast<double>(core().vector_startup);
   const auto count = [](std::int64_t n) { return static_cast<double>(n); };
-  const double chunks = count(ceil_div(columns, kChunk)), length = count(columns);
+  const double chunks = count(ceil_div(columns * std::abs(step), kChunk)), length = count(columns);
   const double spread = step > 0 ? startup + chunks : chunks * (startup + 1);
-  const double by_lines =
-      count(rows) * (startup * count(ceil_div(columns, kLineAtOnce)) +
-                     length * count(core().reduction_repeat) +
-                     (step > 0 ? startup + chunks : length * (startup + 1)));
-  const std::int64_t at_once = blocks_at_once(to.type, blocks);
+  const double by_lines = count(rows) * (startup * count(ceil_div(columns, kLineAtOnce)) +
+                                         length * count(core().reduction_repeat) +
+                                         (step == 1  ? startup + chunks
+                                          : step > 0 ? startup + length
+                                                     : length * (startup + 1)));
+  const std::int64_t at_once = blocks_at_once(to.type, step, blocks);
+  const bool in_repeats = kChunk * slots_of_block(to.type, step) <= kMaxStride;
+  const double picks = in_repeats
+                           ? count(ceil_div(blocks, at_once)) * startup + 2 * count(blocks) / kChunk
+                           : count(ceil_div(blocks, kChunk)) * (startup + 2);
   const double together =
-      count(rows) * (spread + (columns % kChunk == 0 ? 0 : startup + 1)) +
-      count(ceil_div(blocks, at_once)) * startup * count(lanes) +
-      count(lanes) * 2 * count(blocks) / kChunk +
-      count((x.inside.empty() ? at_once : blocks) * slots_of_block(to.type)) / kChunk;
+      count(rows) * (spread + (columns % kChunk == 0 ? 0 : startup + 1)) + count(lanes) * picks +
+      count((x.inside.empty() ? at_once : blocks) * slots_of_block(to.type, step)) / kChunk;
   const bool made = lanes_made_[to.type == DType::f16 ? 1 : 0];
   const double lanes_take =
       made ? 0 : 4 * startup + count(lanes) * count(1 + core().reduction_repeat);
@@ -106,7 +117,8 @@ Value KernelEmitter::lanes_of_blocks(VectorUnit& unit, DType t) {
   const std::int64_t lanes = lanes_in_block(t), size = size_of(t);
   Value blocks = t == DType::f16 ? narrow_scratch() : Value{.place = {scratch_name_, 0}};
   blocks.spread = Spread::column;
-  blocks.place.offset = (scratch_bytes_ - kLaneBytes + (t == DType::f16 ? kLaneBytes / 2 : 0)) / size;
+  blocks.place.offset =
+      (scratch_bytes_ - kLaneBytes + (t == DType::f16 ? kLaneBytes / 2 : 0)) / size;
   bool& made = lanes_made_[t == DType::f16 ? 1 : 0];
   if (std::exchange(made, true)) return blocks;
   const std::int64_t used = unit.used();
@@ -131,11 +143,10 @@ void KernelEmitter::collect(VectorUnit& unit, const Walked& x, const Value& to, 
                             std::int64_t columns, const SlabEmit& emit) {
   const std::int64_t lanes = lanes_in_block(to.type), step = x.offset.column;
   const std::int64_t width = round_up(columns, lanes), all = rows * width / lanes;
-  const std::int64_t at_once = blocks_at_once(to.type, all);
-  const std::int64_t each = slots_of_block(to.type);
-  Value slots = to.type == DType::f16
-                    ? unit.blocks(Spread::row, at_once * each, narrow_scratch())
-                    : unit.blocks(Spread::row, at_once * each);
+  const std::int64_t at_once = blocks_at_once(to.type, step, all);
+  const std::int64_t each = slots_of_block(to.type, step), every = std::abs(step);
+  Value slots = to.type == DType::f16 ? unit.blocks(Spread::row, at_once * each, narrow_scratch())
+                                      : unit.blocks(Spread::row, at_once * each);
   if (!emit.kept) return;
   const Value picked = lanes_of_blocks(unit, to.type);
   const auto slot = [&](std::int64_t n) {
@@ -153,35 +164,35 @@ void KernelEmitter::collect(VectorUnit& unit, const Walked& x, const Value& to, 
         there = intersect(there, inside);
       }
       if (there.empty()) continue;
-      const auto spread = [&](std::int64_t c, std::int64_t chunks, std::int64_t some) {
-        const std::int64_t at = r * width + c - first;
+      // Elements of memory from the row's first column on, those between columns included.
+      const auto spread = [&](std::int64_t m, std::int64_t chunks, std::int64_t some) {
+        const std::int64_t at = (r * width - first) * every + m;
         const std::int64_t within = step > 0 ? at % kChunk : kChunk - at % kChunk - some;
         Vector v{.op = VectorOp::brcb,
                  .to = {.place = slot(at / kChunk * kSlots + within)},
                  .repeat = chunks};
-        v.from.push_back({.place = {x.object, x.offset.at(r, step > 0 ? c : c + some - 1)}});
+        const std::int64_t lowest = x.offset.at(r, 0) + (step > 0 ? m : -(m + some - 1));
+        v.from.push_back({.place = {x.object, lowest}});
         if (some < kChunk) v.mask = some;
         if (chunks > 1) v.to.repeat_stride = kSlots;
         unit.emit(std::move(v), x.touches);
       };
-      for (std::int64_t c = there.lo; c < there.hi;) {
-        const std::int64_t to_end = std::min(kChunk - (r * width + c) % kChunk, there.hi - c);
-        if (to_end < kChunk) {
-          spread(c, 1, to_end);
-          c += to_end;
-          continue;
-        }
+      const std::int64_t last = (there.hi - 1) * every + 1;
+      for (std::int64_t m = there.lo * every; m < last;) {
+        const std::int64_t to_end = std::min(kChunk - m % kChunk, last - m);
         const std::int64_t chunks =
-            step > 0 ? std::min(kMaxRepeat, (there.hi - c) / kChunk) : 1;
-        spread(c, chunks, kChunk);
-        c += chunks * kChunk;
+            to_end < kChunk || step < 0 ? 1 : std::min(kMaxRepeat, (last - m) / kChunk);
+        spread(m, chunks, to_end);
+        m += to_end < kChunk ? to_end : chunks * kChunk;
       }
     }
     for (std::int64_t lane = 0; lane < lanes; ++lane) {
-      const std::int64_t within = step > 0 ? lane % kChunk : kChunk - 1 - lane % kChunk;
-      const std::int64_t from = lane / kChunk * kSlots + within;
+      const std::int64_t m = lane * every;
+      const std::int64_t within = step > 0 ? m % kChunk : kChunk - 1 - m % kChunk;
+      const std::int64_t from = m / kChunk * kSlots + within;
+      const std::int64_t most = kChunk * each <= kMaxStride ? kMaxRepeat : 1;
       for (std::int64_t b = 0; b < now;) {
-        const std::int64_t repeat = std::min(kMaxRepeat, (now - b) / kChunk);
+        const std::int64_t repeat = std::min(most, (now - b) / kChunk);
         const std::int64_t blocks = repeat > 0 ? repeat * kChunk : now - b;
         VectorPlace into{.place = {to.place.object, to.offset() + (begin + b) * lanes}};
         VectorPlace value{.place = slot(b * each + from), .block_stride = each};

@@ -1,7 +1,9 @@
 // Where tiles lie: a memory, a layout, an address and copies for every buffer of the schedule.
 #include <algorithm>
+#include <cstdlib>
 
 #include "codegen/npu/emitter.h"
+#include "core/workload/expr.h"
 
 namespace tilewright::npu {
 namespace {
@@ -157,6 +159,7 @@ void KernelEmitter::place_operands() {
         if ((c == Combine::sum || c == Combine::product) && in_turns(n))
           places_[u.buffer.index()].type = DType::f32;
       }
+      widen_tiles(n);
       moves_elements_ |= by_elements(n);
       continue;
     }
@@ -169,6 +172,40 @@ void KernelEmitter::place_operands() {
     places_[left.index()].transposed = p.left_transposed;
     places_[right.index()].transposed = p.right_transposed;
   }
+}
+
+/// Tiles of what vector instructions only cast are in f32 where they cannot be cast as they lie:
+/// they are cast on their way. Not what is an index, nor results that are rounded to whole numbers.
+void KernelEmitter::widen_tiles(const ScheduleNode& n) {
+  const Operator& op = w_.op(n.op);
+  const SlabLoops loops = slab_loops(n.op);
+  // A copy and a cast a matrix: few elements of one the scalar unit moves as fast.
+  constexpr std::int64_t kWorthACopy = 64;
+  const auto elements = [&](const Access& a) {
+    std::int64_t all = 1;
+    for (std::size_t d = a.index.size() < 2 ? 0 : a.index.size() - 2; d < a.index.size(); ++d) {
+      std::int64_t size = 1;
+      for (const Term& t : a.index[d].terms)
+        size += std::abs(t.coefficient) * (tile_size(n.op, t.loop) - 1);
+      all *= std::min(size, w_.tensor(a.tensor).shape[d]);
+    }
+    return all;
+  };
+  const auto widen = [&](const Access& a, BufferId b) {
+    const bool may_be_cast = spread_of(a, loops) || along_rows(a, loops);
+    if (!in_lines(b) && (widens_ || !may_be_cast) && elements(a) >= kWorthACopy)
+      places_[b.index()].type = DType::f32;
+  };
+  for (int i = 0; i < static_cast<int>(op.inputs.size()); ++i) {
+    const bool is_index = std::ranges::any_of(op.inputs, [&](const Access& a) {
+      return std::ranges::find(a.index, i, &Affine::gathered) != a.index.end();
+    });
+    const BufferId b = codegen::buffer_of_input(n, i);
+    if (b.valid() && !is_index) widen(op.inputs[static_cast<std::size_t>(i)], b);
+  }
+  for (const OutputUse& u : n.writes)
+    if (!is_integer(places_[u.buffer.index()].type))
+      widen(op.outputs[static_cast<std::size_t>(u.output)].target, u.buffer);
 }
 
 /// Which matrices a product on the cube multiplies.

@@ -81,9 +81,7 @@ double KernelEmitter::slabs_take(OpId id, const SlabLoops& loops) const {
     if (is_gather(a)) return;  // an element a point, whatever the loops are
     const DType type = w_.tensor(a.tensor).dtype;
     if (type == DType::f16 && !may_lie(id, a, loops)) instructions += 1, cycles += n / kLanes;
-    if (type != DType::f32 && type != DType::f16) {
-      if (!may_lie(id, a, loops)) cycles += 2 * n * static_cast<double>(core().issue_cycles);
-    } else if (!by_columns) {
+    if (!by_columns) {
       // Rows of a dimension further out are more than a stride apart.
       instructions += by_rows && !is_in_last_two(a, loops.rows) ? n : 1;
       cycles += n;
@@ -465,7 +463,8 @@ std::int64_t KernelEmitter::make_slab(const ScheduleNode& n, const std::vector<I
     const Value to = tile_value(only.target, n.writes.front().buffer);
     if (b.valid() && moved[input] && in_lines(b)) {
       const Walked from = walked(n.op, a, b, at, loops);
-      const auto part = from.type == to.type ? part_as_it_lies(op, a, from, here, to) : std::nullopt;
+      const auto part =
+          from.type == to.type ? part_as_it_lies(op, a, from, here, to) : std::nullopt;
       if (part) {
         fill(unit, from, *part, here, to);
         return unit.most();

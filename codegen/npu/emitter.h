@@ -170,6 +170,7 @@ class KernelEmitter : private BlockWalk {
   void place_transits(Room& used);
   void add_copies(Room& used);
   void place_operands();
+  void widen_tiles(const ScheduleNode& n);
   std::int64_t copy_bytes(BufferId b) const;
   /// The dimension that is a tensor's rows where it moves as matrices.
   int rows_of(TensorId t) const { return rows_[t.index()]; }
@@ -297,7 +298,8 @@ class KernelEmitter : private BlockWalk {
   // emit_lines.cpp
   void move_lines(VectorUnit& unit, const Walked& x, const SlabAt& slab, const Value& scratch,
                   bool inward, const SlabEmit& emit);
-  std::int64_t blocks_at_once(DType t, std::int64_t blocks) const;
+  /// Blocks of a result that are collected at once.
+  std::int64_t blocks_at_once(DType t, std::int64_t step, std::int64_t blocks) const;
   bool collects(const Walked& x, const Value& to, std::int64_t rows, std::int64_t columns,
                 bool kept) const;
   void collect(VectorUnit& unit, const Walked& x, const Value& to, std::int64_t rows,
@@ -323,6 +325,8 @@ class KernelEmitter : private BlockWalk {
   /// Zeros in `to`, then what there is of the access, copied or cast.
   void fill(VectorUnit& unit, const Walked& x, const SlabPart& part, const SlabAt& slab,
             const Value& to) const;
+  /// Whether columns follow one another in the tile's rows, wherever these begin.
+  bool along_rows(const Access& a, const SlabLoops& loops) const;
   /// Whether the vector unit itself brings elements from anywhere in the tile, and there: floats.
   bool in_lines(BufferId b) const;
   /// Whether the scalar unit is needed for some access or index, as far as tiles are not known.
@@ -341,14 +345,16 @@ class KernelEmitter : private BlockWalk {
   TraceTouch scratch_touch() const;
   /// Of an instruction with literal operands: cycles that its accesses wait for one another.
   std::int64_t bank_cycles(const Vector& v) const;
-  /// A tile that vector instructions cannot begin at was met, and no element is moved so far: the
-  /// kernel is emitted again, with scratch that the scalar unit works in, too.
+  /// A tile that vector instructions only cast, and cannot begin at, was met: the kernel is emitted
+  /// again with such tiles in f32, and, where these are results that stay as they are, with scratch
+  /// that the scalar unit works in, too.
   struct NeedsMoves {};
   KernelEmitter with_moves() const;
 
   int index_;
   const EmitOptions& options_;
-  bool moves_elements_ = false;
+  bool moves_elements_ = false;  ///< the scalar unit works in scratch, too
+  bool widens_ = false;          ///< tiles that are only cast are in f32
   std::string row_counter_, column_counter_;
   std::vector<TilePlace> places_;    ///< by BufferId
   std::vector<Tile> tiles_;          ///< by BufferId

@@ -1,5 +1,5 @@
-// What a kernel takes on the cores, predicted: one core followed through its blocks, the others
-// taken to be where it is.
+// What a kernel takes on the cores, predicted: of blocks that run at once the one that reads most
+// is followed, the others taken to be where it is.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -281,9 +281,18 @@ Result<KernelEmitter::Taken> KernelEmitter::cycles() {
       if (f > 0 && followed[f - 1].round + 1 < round)
         for (std::int64_t b = first - cores; b < first; ++b)
           for (const HomeRead& r : reads_of_block(b)) seen.add(r);
+      // The core with most to read: blocks at the ends of tensors do less than others.
       std::vector<std::vector<HomeRead>> reads;
-      for (std::int64_t b = first + 1; b < first + beside; ++b) reads.push_back(reads_of_block(b));
-      std::vector<TraceNode>& trace = traced(first, Kept::all);
+      std::size_t longest = 0;
+      double most = -1;
+      for (std::int64_t b = first; b < first + beside; ++b) {
+        reads.push_back(reads_of_block(b));
+        double moved = 0;
+        for (const HomeRead& r : reads.back()) moved += r.moved;
+        if (moved > most) most = moved, longest = reads.size() - 1;
+      }
+      reads.erase(reads.begin() + static_cast<std::ptrdiff_t>(longest));
+      std::vector<TraceNode>& trace = traced(first + static_cast<std::int64_t>(longest), Kept::all);
       // Positions of the reads in the walk, before overlapping moves them.
       std::map<std::int64_t, std::size_t> place;
       for (const HomeRead& r : reads_of(trace)) place.emplace(r.number, place.size());

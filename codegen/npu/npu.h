@@ -70,14 +70,14 @@ Result<Source> emit(const Schedule& schedule, const EmitOptions& options = {});
 /// walked: about half a microsecond an instruction of these.
 std::optional<Reason> refuses(const Schedule& schedule, const EmitOptions& options = {});
 
-/// Seconds that emit()'s kernels take one after the other, predicted. Of each kernel one core is
-/// followed, the one with most blocks: its pipes in order, with the flags between them, each step
-/// as long as the machine file says. The other cores are taken to be at the same step at the same
-/// time, so that what all of them move through the L2 at once shares its bandwidth, and what none
-/// has read before that of DRAM. Of more than kFollowedBlocks of a core some are followed, and the
-/// others take as long as those near them. A Reason where emit() refuses the schedule by what this sees of it. Cost: about a
-/// microsecond an instruction of the blocks that are followed and of their neighbours on other
-/// cores. `steps`: those instructions are added to it.
+/// Seconds that emit()'s kernels take one after the other, predicted. Of blocks that run at
+/// once the one that reads most is followed: its pipes in order, with the flags between them, each
+/// step as long as the machine file says. The other cores are taken to be at the same step at the
+/// same time, so that what all of them move through the L2 at once shares its bandwidth, and what
+/// none has read before that of DRAM. Of more than kFollowedBlocks of a core some are followed, and
+/// the others take as long as those near them. A Reason where emit() refuses the schedule by what
+/// this sees of it. Cost: about a microsecond an instruction of the blocks that are followed and of
+/// their neighbours on other cores. `steps`: those instructions are added to it.
 Result<double> predicted_seconds(const Schedule& schedule, const EmitOptions& options = {},
                                  std::int64_t* steps = nullptr);
 /// Of a core, in one kernel, beside its last one.

@@ -14,10 +14,10 @@ namespace tilewright::npu {
 
 constexpr std::int64_t kLanes = kVector / 4;  // f32 elements of a repeat
 constexpr std::int64_t kEstimatedColumns = 512;
-constexpr double kEstimatedElements = 4096;  // of a slab, where its size is not known yet
-constexpr std::int64_t kLineAtOnce = 128;    // elements that are brought by two instructions
+constexpr double kEstimatedElements = 4096;   // of a slab, where its size is not known yet
+constexpr std::int64_t kLineAtOnce = 128;     // elements that are brought by two instructions
 constexpr std::int64_t kLaneBytes = 1 << 10;  // at the end of scratch: blocks with one lane each
-constexpr std::int64_t kTurn = 2 * kVector;  // bytes: sixteen bank groups of a block each
+constexpr std::int64_t kTurn = 2 * kVector;   // bytes: sixteen bank groups of a block each
 
 /// How a value lies over a slab.
 enum class Spread : std::uint8_t {

@@ -6,8 +6,8 @@
 // knows its programs' time, that counts alone. Tiles are searched by the time that counts.
 #include <algorithm>
 #include <array>
-#include <utility>
 #include <cmath>
+#include <utility>
 
 #include "core/base/progress.h"
 #include "core/plan/join.h"
@@ -234,12 +234,13 @@ Result<Proposal> propose_of_others(const Question& q, const Settings& settings) 
       [&](const stitching::Composition& c) { return planned_of_others(q, settings, c); }, rewrites);
   if (rewrites) {
     // Each on top of those that gained.
+    const bool small = q.workload->operators().size() <= kEveryPartition;
     for (const auto& [prefix, found] : kOnTimes) {
       const stitching::Composition from =
           wholes.best() ? wholes.best()->composed : stitching::Composition{{}, q.workload};
       std::vector<std::string> names;
       for (const OpId op : found(*from.workload)) names.push_back(from.workload->op(op).name);
-      Wholes::try_names(from, prefix, std::move(names), false,
+      Wholes::try_names(from, prefix, std::move(names), small,
                         [&](const stitching::Composition& c) { return wholes.tries(c); });
     }
   }

@@ -486,6 +486,68 @@ TEST(NpuRun, RewritesOfPartsAreOfTheWhole) {
   EXPECT_FALSE(a.json["plan"]["rewrites"].empty());
 }
 
+/// The answer for one operator, written in notation, with a tree.
+Answer run_one(const std::string& type, const std::string& loops, const std::string& tensors,
+               const std::string& op, const std::string& tree) {
+  const TemporaryDirectory folder;
+  const std::string file = (folder.path() / "one.yaml").string();
+  std::ofstream(file) << "name: one\ndtype: " << type << "\nloops: {" << loops << "}\n"
+                      << (tensors.empty() ? "" : "tensors: {" + tensors + "}\n")
+                      << "operators:\n  - \"p: " << op << "\"\n";
+  Request r{.subject = file, .machine = "ascend910"};
+  r.tree = tree;
+  r.level = "UB";
+  return run(r, {.target = "npu"});
+}
+
+/// A result that lies otherwise than what it copies: working memory is not the tile.
+TEST(NpuRun, CopiesInAnotherOrderKeepTheirTile) {
+  const Answer a =
+      run_one("f32", "o: 48, r: 5, s: 5, c: 16", "", "Y[o,r,s,c] = X[o,c,r,s]", "o/2@grid ( C.p )");
+  ASSERT_TRUE(a.ok()) << a.json.dump(2);
+  EXPECT_TRUE(a.json["verified"]);
+  EXPECT_EQ(a.json["faults"], 0);
+}
+
+/// Rows that begin anywhere, forwards and backwards, whole and cut off, of every type; in
+/// little more than a cycle for each element that a core brings.
+TEST(NpuRun, RowsThatBeginAnywhereAreBroughtTogether) {
+  for (const char* type : {"f16", "f32", "bf16"})
+    for (const char* read : {"X[i,j + 3]", "X[i,90 - j]", "X[i,j - 5]", "X[i,j + 13]"}) {
+      const Answer a = run_one(type, "i: 512, j: 83", "X: [512, 91]",
+                               "Y[i,j] = Z[i,j] + " + std::string(read), "i/128@grid ( C.p )");
+      ASSERT_TRUE(a.ok()) << a.json.dump(2);
+      EXPECT_TRUE(a.json["verified"]) << type << ' ' << read << a.json.dump(2);
+      EXPECT_EQ(a.json["faults"], 0) << type << ' ' << read;
+      const double each = std::string(read).find("- j") != std::string::npos
+                              ? 2
+                              : 1;  // backwards: eight elements an instruction
+      EXPECT_LT(a.json["cycles"].get<double>(), 3000 + each * 1.25 * 128 * 83) << type << ' ' << read;
+    }
+}
+
+/// Convolutions are products of copies, on the cube, whatever their layout, groups and padding.
+TEST(NpuRun, ConvolutionsRunOnTheCube) {
+  const TemporaryDirectory folder;
+  const std::string file = (folder.path() / "convolution.yaml").string();
+  for (const auto& [tensors, op] :
+       {std::pair("X: [b,g,c,14,14]", "Y[b,g,o,y,x] += X[b,g,c,y+r-1,x+s-1] * W[g,o,c,r,s]"),
+        {"X: [b,14,14,g,c]", "Y[b,y,x,g,o] += X[b,y+r-1,x+s-1,g,c] * W[g,r,s,c,o]"},
+        {"X: [b,g,c,28,28]", "Y[b,g,o,y,x] += X[b,g,c,2*y+r-1,2*x+s-1] * W[g,o,c,r,s]"}}) {
+    std::ofstream(file) << "name: convolution\ndtype: f16\n"
+                           "loops: {b: 1, g: 2, o: 32, c: 32, y: 14, x: 14, r: 3, s: 3}\n"
+                        << "tensors: {" << tensors << "}\noperators:\n  - \"p: " << op << "\"\n";
+    const Answer a =
+        run({.subject = file, .machine = "ascend910", .model = "tilewright"}, {.target = "npu"});
+    ASSERT_TRUE(a.ok()) << a.json.dump(2);
+    EXPECT_TRUE(a.json["verified"]) << op;
+    EXPECT_EQ(a.json["faults"], 0) << op;
+    EXPECT_GE(a.json["emulated_multiply_accumulates"], 2 * 32 * 32 * 14 * 14 * 9) << op;
+    // The vector unit would take 25,000 and more.
+    EXPECT_LT(a.json["cycles"].get<double>(), 12'000) << op;
+  }
+}
+
 TEST(NpuRun, SaysWhyItHasNoCode) {
   Request request{.subject = "gemm:m=64,n=64,k=64,dtype=f32", .machine = "ascend910"};
   request.tree = "( L.A@L1 L.B@L1 L.A@L0A L.B@L0B C.gemm S.C )";

@@ -6,17 +6,17 @@
 // The copy has an element for each point of its operand's loops, however often one element is read,
 // and zeros outside of the tensor. Its last dimensions are those of the result that the other
 // operand does not have, where the result ends in these; else those that are summed over. The
-// depth is in the other operand's order, so that it is read in one piece, or, where the copy ends in
-// it, in that of its own tensor; the other operand is then written in that order, too.
+// depth is in the other operand's order, so that it is read in one piece, or, where the copy ends
+// in it, in that of its own tensor; the other operand is then written in that order, too.
 //
 // Operators that read before the first element of a tensor's rows read a copy with zeros there:
 //
 //   Y[c,x] max= X[c,x+s-1]     =>     X_wide[c,i] = X[c,i-16]
 //                                     Y[c,x]     max= X_wide[c,x+s+15]
 //
-// Rows of the copy begin a whole number of blocks of 16 elements before those of the tensor, so that
-// elements keep their places within blocks. Where neighbours of the result are made of elements that
-// are no neighbours, the copy has what each tap of the window reads, side by side:
+// Rows of the copy begin a whole number of blocks of 16 elements before those of the tensor, so
+// that elements keep their places within blocks. Where neighbours of the result are made of
+// elements that are no neighbours, the copy has what each tap of the window reads, side by side:
 //
 //   Y[c,x] max= X[c,2*x+s-1]   =>     X_wide[c,s,x] = X[c,2*x+s-1]
 //                                     Y[c,x]     max= X_wide[c,s,x]
@@ -121,8 +121,8 @@ Result<Workload> with_windows(const Workload& w, std::string_view text) {
       for (const std::size_t side : {0, 1}) {
         if (copies[side].empty()) continue;
         const auto at = std::ranges::find(op.inputs, reads[side]) - op.inputs.begin();
-        all.push_back(written_first(spec, op, static_cast<std::size_t>(at),
-                                    looked_by(w, copies[side])));
+        all.push_back(
+            written_first(spec, op, static_cast<std::size_t>(at), looked_by(w, copies[side])));
         spec.operators.push_back(all.back());  // its name is taken
       }
     }
@@ -156,9 +156,8 @@ bool has_gaps(const Operator& op, const Access& a) {
   const auto along = out.back().plain_loop();
   const std::vector<Term>& terms = a.index.back().terms;
   return along && terms.size() > 1 && a.index.back().gathered < 0 &&
-         std::ranges::any_of(terms, [&](const Term& t) {
-           return t.loop == *along && t.coefficient > 1;
-         });
+         std::ranges::any_of(terms,
+                             [&](const Term& t) { return t.loop == *along && t.coefficient > 1; });
 }
 
 bool reads_beyond(const Workload& w, const Operator& op) {
@@ -276,8 +275,9 @@ Rewrite materialise_windows() {
           .summary =
               "products of which an operand is read through windows, as in convolutions, read a "
               "copy that has an element for each point, with zeros outside of the tensor",
-          .source = "lowering of convolutions: Chellapilla et al., High Performance Convolutional "
-                    "Neural Networks for Document Processing, IWFHR 2006",
+          .source =
+              "lowering of convolutions: Chellapilla et al., High Performance Convolutional "
+              "Neural Networks for Document Processing, IWFHR 2006",
           .function = nullptr,
           .argument = "OP;OP",
           .with = with_windows};
