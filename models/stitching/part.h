@@ -60,7 +60,8 @@ StitchedKernel put_together(const Graph& g, const Device& d, const Options& o,
 /// The loops of an image over which a part's windows lie: `along` its contiguous dimension, `down`
 /// the next one (-1: none). Or `beside` is the contiguous one, and no window lies over it: channels
 /// that points have side by side (-1: none). Of channels in groups `beside` is the groups, and
-/// `within` the results' channels of one.
+/// `within` the results' channels of one; else it is a loop of the results that the image has not,
+/// of which a thread may have several.
 struct WindowLoops {
   int along = -1, down = -1, beside = -1, within = -1;
   friend bool operator==(const WindowLoops&, const WindowLoops&) = default;

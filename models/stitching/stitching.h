@@ -250,7 +250,8 @@ struct Stitched {
   std::int64_t across = 1;    ///< elements of the crossing loop that a thread takes at once, too
   std::int64_t lanes_across = 1;  ///< of a warp, that differ in the crossing loop (crossing_loop())
   /// Points of a window's image that a thread has along and down it; 0: no such tiles
-  /// (window_tiles.h). Of points with channels side by side, channels of each, too.
+  /// (window_tiles.h). Of points with channels side by side, channels of each, too; of others,
+  /// results of each.
   std::int64_t window_along = 0, window_down = 0, window_beside = 1;
   std::int64_t splits = 1;  ///< blocks that a sum over columns is cut over (written schedules)
   Spread spread = Spread::turns;

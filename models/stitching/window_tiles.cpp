@@ -76,6 +76,7 @@ class WindowTreeWriter {
       return Reason{"its images leave threads without a point"};
     std::vector<Cut> around, within;
     for (int l : all) around.push_back({l, l == further ? more : 1, Binding::grid});
+    if (has_several()) cut(around, image_.within, s_.window_beside, Binding::grid);
     if (image_.down >= 0) cut(around, image_.down, tall * lanes_down * warps_down, Binding::grid);
     cut(around, image_.along, wide * across, Binding::grid);
     if (more_warps > 1) around.push_back({further, more_lanes, Binding::warp});
@@ -83,13 +84,19 @@ class WindowTreeWriter {
     if (more_lanes > 1) within.push_back({further, 1, Binding::lane});
     if (lanes_down > 1) within.push_back({image_.down, tall, Binding::lane});
     within.push_back({image_.along, wide, Binding::lane});
+    if (has_several()) within.push_back({image_.within, s_.window_beside, Binding::lane});
     std::vector<Node> nodes = loads();
     nodes.push_back(nest(within, sequence(computes())));
-    return BoundTree{.tree = nest(around, sequence(std::move(nodes))), .kept = wide * tall};
+    return BoundTree{.tree = nest(around, sequence(std::move(nodes))),
+                     .kept = wide * tall * s_.window_beside};
   }
 
  private:
   std::int64_t extent(int l) const { return g_.extent(l); }
+  /// Whether a thread has several iterations of the loop that the image has not.
+  bool has_several() const {
+    return image_.beside < 0 && image_.within >= 0 && s_.window_beside > 1;
+  }
   const Operator& op(int v) const { return w_.op(g_.vertex(v).op); }
   void cut(std::vector<Cut>& cuts, int l, std::int64_t step, Binding binding) const {
     cuts.push_back({l, std::min(step, extent(l)), binding});
@@ -108,7 +115,8 @@ class WindowTreeWriter {
       for (LoopId l : op(c_.vertices[i]).loops) {
         const int at = static_cast<int>(l.index());
         if (c_.rows.has(l) && at != image_.along && at != image_.down && at != image_.beside &&
-            at != image_.within && std::ranges::find(all, at) == all.end())
+            (at != image_.within || (image_.beside < 0 && !has_several())) &&
+            std::ranges::find(all, at) == all.end())
           all.push_back(at);
       }
     return all;
@@ -222,6 +230,10 @@ std::optional<WindowLoops> image_of(const Workload& w, const Access& a, const Ac
     if (own.along < 0) return std::nullopt;
   }
   while (own.down < 0 && d-- > 0) own.down = image_loop(a.index[d], c, reduced);
+  for (const Affine& i : results.index)
+    if (const int row = plain_row(i, c);
+        own.beside < 0 && row >= 0 && !loops_of(a).has(*i.plain_loop()))
+      own.within = row;
   return own;
 }
 
@@ -276,16 +288,20 @@ void each_window_tile(const Graph& g, const WindowLoops& loops, Stitched& s,
     s.window_along = s.window_down = 0, s.window_beside = 1;
     return;
   }
-  for (std::int64_t wide : {1, 2, 4}) {
-    if (width % wide != 0) continue;
-    for (std::int64_t tall : {1, 2, 4, 7, 8, 14}) {
-      if (tall > height || tall * wide > kMostPoints || (tall * wide < 4 && height > 4)) continue;
-      if (!fills(tall, height)) continue;
-      s.window_along = wide, s.window_down = tall;
-      f(s);
+  for (std::int64_t each : {1, 2, 4, 8}) {
+    if (each > 1 && (loops.within < 0 || g.extent(loops.within) % each != 0)) continue;
+    for (std::int64_t wide : {1, 2, 4}) {
+      if (width % wide != 0) continue;
+      for (std::int64_t tall : {1, 2, 4, 7, 8, 14}) {
+        const std::int64_t points = tall * wide * each;
+        if (tall > height || points > kMostPoints || (points < 4 && height > 4)) continue;
+        if (!fills(tall, height)) continue;
+        s.window_along = wide, s.window_down = tall, s.window_beside = each;
+        f(s);
+      }
     }
   }
-  s.window_along = s.window_down = 0;
+  s.window_along = s.window_down = 0, s.window_beside = 1;
 }
 
 Result<BoundTree> window_tree(const Graph& g, const Stitched& s, std::int64_t threads) {

@@ -8,6 +8,7 @@
 
 #include "codegen/cuda/build.h"
 #include "core/base/format.h"
+#include "core/lowering/gpu/warpgroup_product.h"
 #include "core/lowering/gpu/window_product.h"
 #include "core/plan/file.h"
 #include "tests/codegen/cuda_barriers.h"
@@ -245,8 +246,10 @@ TEST(Windows, ChannelsSideBySideAreRightAndMoveWhatExactCounts) {
     ASSERT_LT(tried, 4 * count);
     Case c = draw.convolution(tried % 3 != 0, tried % 3 != 1);
     const auto product = lowering::window_product(c.schedule, 0);
-    // Of a window of one, rows that clusters do not share.
-    if (!product || !(product->beside || product->turned)) continue;
+    // Of a window of one, rows that clusters do not share; or products by warpgroups.
+    if (!product || !(product->beside || product->turned) ||
+        lowering::warpgroup_product(c.schedule, 0))
+      continue;
     beside += product->beside, turned += product->turned, clusters += product->share > 1;
     of_floats += product->fma(), turns += product->turns() > 2;
     one_by_one += product->beside && product->alone(product->right_piece);

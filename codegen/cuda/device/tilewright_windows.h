@@ -88,6 +88,9 @@ struct WindowProduct {
   static_assert(S::kAhead == kTurns ? S::kStages >= kTurns : S::kAhead < S::kStages, "a stage is filled while it is read");
 
   struct At { int x, y, z, w; };
+  /// Of eight points the four lanes of a row have two each, of floats. Channels side by side are read 16 bytes at once:
+  /// of neighbouring points, which meet in no bank though points lie two or three apart in the image.
+  static constexpr int kNextPoint = S::kBeside && kFloats ? 4 : 1, kLanePoint = S::kBeside && kFloats ? 1 : 2;
   static constexpr int kPlaces = kFloats ? 2 * S::kBlocksN : S::kBlocksN;  // of a thread's points
 
   /// Rows of Wide elements, Piece of them a copy: from(row, column, there) is where they begin at home, and `there` how
@@ -449,7 +452,7 @@ struct WindowProduct {
       // Of two blocks that are read together the upper half of the warp has the second's.
       const int point = kAligned || (S::kBeside && !kFloats)
                             ? (n + least(j + lane / 16, S::kBlocksN - 1)) * 8 + (S::kBeside ? lane % 8 : 0)
-                        : kFloats ? (n + j / 2) * 8 + lane % 4 * 2 + j % 2
+                        : kFloats ? (n + j / 2) * 8 + lane % 4 * kLanePoint + j % 2 * kNextPoint
                                   : (n + j) * 8 + lane / 4;
       const int y = point / S::kTileX, x = point % S::kTileX;
       place[j] = point < kPoints ? y * S::kStrideY * S::kPitch + x * S::kStrideX + S::kLead : S::kLead;
@@ -537,8 +540,14 @@ struct WindowProduct {
         TW_UNROLL
         for (int h = 0; h < 2; ++h) {
           if constexpr (S::kTurned) {
-            float* const at = parts + of_depth * kSums + ((n + j) * 8 + lane % 4 * 2) * kSumPitch + (m + i) * 16 + lane / 4 + h * 8;
-            at[0] = sums[i][j][h * 2], at[kSumPitch] = sums[i][j][h * 2 + 1];
+            float* const at =
+                parts + of_depth * kSums + ((n + j) * 8 + lane % 4 * kLanePoint) * kSumPitch + (m + i) * 16 + lane / 4 + h * 8;
+            at[0] = sums[i][j][h * 2], at[kNextPoint * kSumPitch] = sums[i][j][h * 2 + 1];
+            continue;
+          } else if constexpr (kNextPoint > 1) {
+            float* const at =
+                parts + of_depth * kSums + ((m + i) * 16 + lane / 4 + h * 8) * kSumPitch + (n + j) * 8 + lane % 4 * kLanePoint;
+            at[0] = sums[i][j][h * 2], at[kNextPoint] = sums[i][j][h * 2 + 1];
             continue;
           }
           *reinterpret_cast<b64*>(parts + of_depth * kSums + ((m + i) * 16 + lane / 4 + h * 8) * kSumPitch + (n + j) * 8 +
