@@ -390,13 +390,15 @@ Result<ProgramPlan> program_plan(const Request& request, const std::optional<std
   std::vector<std::string> notes;
   const bool said = says_plan(request, setting);
   // Where software manages what is on the chip the planner groups over all operators. Where caches
-  // do, it does so for few: of many, parts are found much sooner and are as fast.
+  // do, it does so for few: of many, parts are found much sooner and are as fast. Parts keep what
+  // depends on weights alone, and runs once, from the rest.
   constexpr std::size_t kFew = 24;  // operators
   const Machine& m = *setting.machine;
   Request of = request;
   const bool ours = !said && &planner_for(request) == &planning_model();
-  const bool whole = !ours || setting.workload->operators().size() <= kFew ||
-                     m.level(m.default_level()).managed == Managed::software;
+  const bool whole = !ours || m.level(m.default_level()).managed == Managed::software ||
+                     (setting.workload->operators().size() <= kFew &&
+                      std::ranges::none_of(constant_operators(*setting.workload), std::identity()));
   if (ours) of.model = planning_model().name;
   if (whole) {
     std::string refused;

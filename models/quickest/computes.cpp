@@ -236,13 +236,22 @@ double Compute::elements_apart(const Product& x, const ProductBox& box) const {
   const bool one_row =
       x.rows < 0 || w_.loop(op.loops[static_cast<std::size_t>(x.rows)]).extent == 1;
   const bool whole_row = one_row && stride(b, x.depth) == 1;
-  // Copied tiles keep the order of their tensor's dimensions; what lies in place is turned as it is
-  // loaded.
+  // Copied tiles keep the order of their tensor's dimensions; what lies in place is counted as it
+  // is loaded, but for iterations that multiply it again.
   const bool copied = !places_.in_place(buffer_read(x.right));
-  const bool loaded = !copied && places_.turns({n_.op, x.right});
-  if ((!one_matrix || copied) && !loaded && !whole_row && !w_.tensor(b.tensor).values &&
+  double again = 1;
+  if (!copied && places_.turns({n_.op, x.right})) {
+    double times = 1;
+    for (int l = 0; l < static_cast<int>(extents_.size()); ++l)
+      if (l != x.rows && l != x.columns && l != x.depth &&
+          !indexes(b, op.loops[static_cast<std::size_t>(l)]))
+        times *= most(l);
+    again -= 1 / times;
+  }
+  if ((!one_matrix || copied) && !whole_row && !w_.tensor(b.tensor).values &&
       stride(b, x.columns) != 1)
-    seconds += box.columns * box.depth * (stride(b, x.depth) == 1 ? turned : kAlone * r_.cycle);
+    seconds +=
+        again * box.columns * box.depth * (stride(b, x.depth) == 1 ? turned : kAlone * r_.cycle);
   const Access& a = op.inputs[static_cast<std::size_t>(x.left)];
   const std::int64_t near = x.rows < 0 || most(x.rows) == 1
                                 ? stride(a, x.depth)

@@ -23,6 +23,7 @@ std::unique_ptr<LoadedNetwork> loaded(int threads) {
                            .subject_text = "name: called\nloops: {i: 64, j: 48}\noperators:\n"
                                            "  - \"s[i] += x[i,j]\"\n  - \"t[j] += x[i,j] * s[i]\"\n"
                                            "  - \"y: y[i,j] = x[i,j] + s[i] * t[j]\"\n",
+                           .model = "unfused",
                            .threads = threads},
                           true);
   if (!network) throw std::runtime_error(network.reason());

@@ -215,6 +215,19 @@ TEST(PlannerOfContractions, OperandsAreBroughtTogetherWhereThatIsFaster) {
   EXPECT_TRUE(plain->rewrites.empty());
 }
 
+/// A window's weights lie across rows of channels: vectors run along copies of them. As they lie
+/// along the rows, they stay where they are.
+TEST(PlannerOfWindows, WeightsAcrossTheRowsAreCopied) {
+  const std::string loops = "name: t\nloops: {t: 74, c: 214, r: 31}\noperators:\n  - ";
+  const Result<Proposal> across =
+      planned_on_processor(loops + "\"p: y[t,c] += x[t+r-15,c] * k[c,r]\"\n");
+  EXPECT_EQ(across->rewrites, std::vector<std::string>{"materialise-across:p"});
+  const Result<Proposal> along =
+      planned_on_processor(loops + "\"p: y[t,c] += x[t+r-15,c] * k[r,c]\"\n");
+  EXPECT_TRUE(along->rewrites.empty());
+  EXPECT_LT(*across->price.traffic.seconds, 1.5 * *along->price.traffic.seconds);
+}
+
 /// A function of a row of columns is computed once and not for each row; one of each row is the
 /// same in all of its vectors anyway.
 TEST(PlannerOfGraphs, FunctionsThatFewerLoopsMoveAreComputedOnce) {
