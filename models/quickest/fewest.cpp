@@ -317,6 +317,7 @@ class Search {
   /// counted first, so that most others need not be.
   std::optional<std::pair<Nests, Worth>> best_neighbour(const Nests& t, const Worth& now) {
     std::vector<Fresh> all;
+    const int effort = left_;
     each_neighbour(t, [&](Nests other) {
       if (done()) return false;
       if (auto its = fresh(std::move(other)); its && its->most.better_than(now))
@@ -329,10 +330,12 @@ class Search {
         order, [&](std::size_t a, std::size_t b) { return all[a].most.better_than(all[b].most); });
     std::optional<std::size_t> best;
     Worth its = now;
+    const int then = left_;
     const auto wins = [&](const Worth& other, std::size_t at) {
       return other.better_than(its) || (best && at < *best && !its.better_than(other));
     };
     for (const std::size_t at : order) {
+      if (then - left_ >= effort) break;  // counting alone has taken what there was
       if (!wins(all[at].most, at)) continue;
       if (const auto counted = worth(all[at], its); counted && wins(*counted, at))
         best = at, its = *counted;

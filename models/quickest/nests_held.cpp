@@ -236,6 +236,13 @@ Bounds::Least Bounds::held(const Nests& t) const {
           if (alive(tile, {r, i}, !nest.empty(), sides)) bytes += tile.bytes;
         return bytes;
       };
+      const auto some = [](std::int64_t of, bool there) { return of > 2 || (of > 1 && there); };
+      const std::int64_t both = sum({trips > 1, trips > 1, outer_trips > 1, outer_trips > 1});
+      most = std::max(most, both);
+      if (trips != 2 && outer_trips != 2) {
+        all.bytes = std::max(all.bytes, both);
+        continue;
+      }
       // Of two iterations one is the first, the other the last.
       for (const bool first : {true, false})
         for (const bool outer_first : {true, false}) {
@@ -243,7 +250,6 @@ Bounds::Least Bounds::held(const Nests& t) const {
           // The last iteration may be shorter, and so may all within it.
           if (outer_trips == 2 && !outer_first && !outer.back().even) continue;
           if (trips == 2 && !first && !(nest.empty() ? outer : nest).back().even) continue;
-          const auto some = [](std::int64_t of, bool there) { return of > 2 || (of > 1 && there); };
           all.bytes =
               std::max(all.bytes,
                        sum({.before = some(trips, !first),
@@ -252,7 +258,6 @@ Bounds::Least Bounds::held(const Nests& t) const {
                             .outer_after = some(outer_trips, outer_first),
                             .last = (trips == 2 && !first) || (outer_trips == 2 && !outer_first)}));
         }
-      most = std::max(most, sum({trips > 1, trips > 1, outer_trips > 1, outer_trips > 1}));
     }
   }
   all.exact = all.exact && all.bytes == most;
