@@ -1,6 +1,8 @@
 // The walk behind the access stream.
 #include "core/plan/stream.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
@@ -46,6 +48,17 @@ class Walker {
     for (const ScheduleNode& n : k_.nodes)
       if (n.kind == NodeKind::compute && n.once)
         for (const OutputUse& w : n.writes) watched_[w.buffer.index()] = true;
+    for (OpId op : k_.ops)
+      for (const Access& a : s.workload->op(op).inputs)
+        for (std::size_t d = 0; representatives && d < a.index.size(); ++d) {
+          const Padded p{op, &a.index[d], {0, s.workload->tensor(a.tensor).shape[d]}};
+          if (a.index[d].gathered >= 0) continue;
+          std::vector<Interval> ranges;
+          for (LoopId l : s.workload->op(op).loops)
+            ranges.push_back({0, s.workload->loop(l).extent});
+          if (!contains(p.whole, footprint(s.workload->op(op), *p.index, ranges)))
+            padded_.push_back(p);
+        }
     for (const Buffer& b : k_.buffers)
       if (b.sliding && b.role == BufferRole::intermediate)
         watched_[static_cast<std::size_t>(&b - k_.buffers.data())] = true;
@@ -168,7 +181,8 @@ class Walker {
       for (const auto& [at, range] : outer) ranges_[at] = range;
     };
     Ranges& inside = ranges_;
-    for (std::int64_t i = 0; i < count; i = next(n, i, count)) {
+    const bool clipped = representatives_ && count > kAllOfThese && clips(id, count / 2, ranges);
+    for (std::int64_t i = 0; i < count; i = next(n, i, count, clipped)) {
       put_back();
       if (steer_) {
         i = steer_({.kernel = kernel_,
@@ -195,12 +209,34 @@ class Walker {
     for (std::size_t i = 0; i < outer_low.size(); ++i) low_of(n.cuts[i]) = outer_low[i];
   }
 
+  /// Whether an iteration's reads reach beyond a tensor in a dimension that the loop moves along.
+  bool clips(NodeId id, std::int64_t iteration, const Ranges& around) const {
+    const ScheduleNode& n = k_.node(id);
+    if (padded_.empty()) return false;
+    Ranges inside = around;
+    cut(k_, id, iteration, around, inside);
+    for (const Inference& i : n.infer) infer(s_, k_, i, inside);
+    return std::ranges::any_of(padded_, [&](const Padded& p) {
+      const Operator& op = s_.workload->op(p.op);
+      const auto now = ranges_of(s_, k_, inside, p.op), before = ranges_of(s_, k_, around, p.op);
+      const bool moves = std::ranges::any_of(p.index->terms, [&](const Term& x) {
+        const auto local = static_cast<std::size_t>(s_.workload->local_index(p.op, x.loop));
+        return now[local] != before[local];
+      });
+      return moves && !contains(p.whole, footprint(op, *p.index, now));
+    });
+  }
+
   /// The iteration after `i`; of representatives only the first two, a middle one and the last.
-  /// Units keep nothing of one another, so of theirs the second is left out.
-  std::int64_t next(const ScheduleNode& loop, std::int64_t i, std::int64_t count) const {
-    const bool apart = loop.binding != Binding::seq && count > 2;
+  /// Units keep nothing of one another, so of theirs the second is left out. Where padding clips
+  /// the middle one, others may have larger tiles: more are met, all of a short loop.
+  std::int64_t next(const ScheduleNode& loop, std::int64_t i, std::int64_t count,
+                    bool clipped) const {
+    const bool apart = unit_of(loop.binding).has_value() && count > 2;
     if (!representatives_ || (i == 0 && !apart) || i + 1 >= count) return i + 1;
     const std::int64_t middle = count / 2;
+    if (clipped && (i < kNear || std::abs(i - middle) < kNear || i + kNear >= count)) return i + 1;
+    if (clipped) return i < middle ? middle - kNear + 1 : count - kNear;
     return i < middle ? middle : count - 1;
   }
 
@@ -365,6 +401,15 @@ class Walker {
     std::int64_t count;
   };
   std::vector<UnitIndex> units_;
+  static constexpr std::int64_t kAllOfThese = 4;  ///< iterations: all are met anyway
+  static constexpr std::int64_t kNear = 4;
+  /// A dimension that is read beyond its ends.
+  struct Padded {
+    OpId op;
+    const Affine* index;
+    Interval whole;
+  };
+  std::vector<Padded> padded_;
   Ranges ranges_;                               // at this point of the walk
   std::vector<std::vector<std::int64_t>> low_;  // by op, loop: low end within the block
   std::vector<std::int64_t> instances_;

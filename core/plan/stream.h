@@ -87,9 +87,9 @@ using LoopSteer = std::function<std::int64_t(const LoopPoint& point)>;
 void walk(const Schedule& s, const AccessSink& sink, const LoopSteer& steer);
 
 /// The same for one kernel, of every loop only the first two iterations, a middle one and the last;
-/// of a loop that is bound to units not the second, as units keep nothing of one another. Enough to
-/// meet every tile size and every way in which contents are kept or replaced. Liveness reads it;
-/// counts of traffic would be wrong.
+/// of one bound to units not the second, as units keep nothing of one another; where padding clips
+/// the middle one, up to 17. Meets the tile sizes, and the ways in which contents are kept or
+/// replaced, but for a few where tiles slide. Liveness reads it; counts of traffic would be wrong.
 void walk_representatives(const Schedule& s, int kernel, const AccessSink& sink);
 
 /// Where tensors lie in the address space: one arena, tensors that are ever at home in workload

@@ -1,6 +1,7 @@
 #include "models/quickest/fewest.h"
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 #include <set>
 
@@ -243,33 +244,46 @@ class Search {
   // ---- search
   // -------------------------------------------------------------------------------------
 
-  /// Of a tree that was not seen before; nothing of one that is illegal, takes too long to count,
-  /// or cannot be better than `than`. Nothing is said of what it holds where it moves more than one
-  /// that fits.
-  std::optional<Worth> worth(const Nests& t, const Worth& than = {}) {
+  /// A tree, and what it is worth at most: what it moves and holds at least.
+  struct Fresh {
+    Nests tree;
+    Kernel kernel;
+    Worth most;
+    bool moves_it = false, holds_it = false;  ///< exactly, where it is legal
+  };
+  /// Nothing where the tree was seen before.
+  std::optional<Fresh> fresh(Nests t) {
     Kernel k = kernel_of(t, *w_, level_);
     if (!seen_.insert(to_text(k.tree)).second) return std::nullopt;
     --left_;
-    return candidates_.seen(may_be_better(t, than) ? counted(std::move(k), than) : std::nullopt);
+    ++candidates_.generated;
+    const Bounds::Least moved = bounds_.moved(t), held = bounds_.held(t);
+    const Worth most{.fits = held.bytes <= room_.value, .bytes = moved.bytes, .held = held.bytes};
+    return Fresh{std::move(t), std::move(k), most, moved.exact, held.exact};
   }
 
-  bool may_be_better(const Nests& t, const Worth& than) {
-    if (!than.fits) return true;
-    const Worth most{.fits = true, .bytes = bounds_.moved(t), .held = bounds_.held(t)};
-    return most.held <= room_.value && most.better_than(than);
+  /// What the tree is worth; nothing where it is illegal or takes too long to count. Nothing is
+  /// said of what it holds where it moves more than one that fits.
+  std::optional<Worth> worth(Fresh& tree, const Worth& than = {}) {
+    const std::optional<Worth> its = counted(tree, than);
+    candidates_.priced += its ? 1 : 0;
+    return its;
   }
 
-  std::optional<Worth> counted(Kernel k, const Worth& than) {
+  std::optional<Worth> counted(Fresh& tree, const Worth& than) {
     try {
-      const Result<Schedule> s = resolve({.kernels = {std::move(k)}}, w_, alone_);
+      const Result<Schedule> s = resolve({.kernels = {std::move(tree.kernel)}}, w_, alone_);
       if (!s) return std::nullopt;
-      ExactCost spent;
-      const Traffic traffic = exact_moved(*s, &spent, kMostNodes);
-      left_ -= static_cast<int>(spent.nodes / kNodesOfTree);
-      if (traffic.entries.empty()) return std::nullopt;
-      const TrafficEntry all = traffic.total(boundary_);
-      Worth its{.bytes = (all.read + all.written).value};
-      if (than.fits && its.bytes > than.bytes) return its;
+      Worth its = tree.most;
+      if (!tree.moves_it) {
+        ExactCost spent;
+        const Traffic traffic = exact_moved(*s, &spent, kMostNodes);
+        left_ -= static_cast<int>(spent.nodes / kNodesOfTree);
+        if (traffic.entries.empty()) return std::nullopt;
+        const TrafficEntry all = traffic.total(boundary_);
+        its.bytes = (all.read + all.written).value;
+      }
+      if ((than.fits && its.bytes > than.bytes) || tree.holds_it) return its;
       const auto memory = memory_use(*s);
       const auto held = memory.find(level_);
       if (held == memory.end()) return std::nullopt;
@@ -282,32 +296,56 @@ class Search {
   }
 
   /// To the best neighbour, as long as one is better. Whether the tree was new and legal.
-  bool descend(Nests t) {
+  bool descend(const Nests& from) {
     if (done()) return false;
-    auto now = worth(t);
-    if (!now) return false;
-    note(t, *now);
-    for (bool better = true; better && !done();) {
-      better = false;
-      std::optional<std::pair<Nests, Worth>> next;
-      each_neighbour(t, [&](Nests other) {
-        if (done()) return false;
-        const Worth& best = next ? next->second : *now;
-        if (const auto its = worth(other, best); its && its->better_than(best))
-          next = {std::move(other), *its};
-        return true;
-      });
+    std::optional<Fresh> begun = fresh(from);
+    if (!begun) return false;
+    const auto its = worth(*begun);
+    if (!its) return false;
+    std::pair<Nests, Worth> now = {std::move(begun->tree), *its};
+    note(now);
+    while (!done()) {
+      auto next = best_neighbour(now.first, now.second);
       if (!next) break;
-      t = std::move(next->first);
-      now = next->second;
-      note(t, *now);
-      better = true;
+      now = *std::move(next);
+      note(now);
     }
     return true;
   }
 
-  void note(const Nests& t, const Worth& its) {
-    if (!best_ || its.better_than(best_->second)) best_ = {t, its};
+  /// The best that is better, of equal ones the first. Those that may be best by their bounds are
+  /// counted first, so that most others need not be.
+  std::optional<std::pair<Nests, Worth>> best_neighbour(const Nests& t, const Worth& now) {
+    std::vector<Fresh> all;
+    const int effort = left_;
+    each_neighbour(t, [&](Nests other) {
+      if (done()) return false;
+      if (auto its = fresh(std::move(other)); its && its->most.better_than(now))
+        all.push_back(*std::move(its));
+      return true;
+    });
+    std::vector<std::size_t> order(all.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::stable_sort(
+        order, [&](std::size_t a, std::size_t b) { return all[a].most.better_than(all[b].most); });
+    std::optional<std::size_t> best;
+    Worth its = now;
+    const int then = left_;
+    const auto wins = [&](const Worth& other, std::size_t at) {
+      return other.better_than(its) || (best && at < *best && !its.better_than(other));
+    };
+    for (const std::size_t at : order) {
+      if (then - left_ >= effort) break;  // counting alone has taken what there was
+      if (!wins(all[at].most, at)) continue;
+      if (const auto counted = worth(all[at], its); counted && wins(*counted, at))
+        best = at, its = *counted;
+    }
+    if (!best) return std::nullopt;
+    return std::pair{std::move(all[*best].tree), its};
+  }
+
+  void note(const std::pair<Nests, Worth>& t) {
+    if (!best_ || t.second.better_than(best_->second)) best_ = t;
   }
 
   Candidates& candidates_;

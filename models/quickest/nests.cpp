@@ -8,8 +8,7 @@
 namespace tilewright::quickest {
 namespace {
 
-constexpr std::int64_t kMostTiles = 4096;  ///< that are summed one by one
-constexpr std::int64_t kUncounted = -1;
+constexpr std::int64_t kMostTiles = 4096;              ///< that are summed one by one
 constexpr std::int64_t kMuch = std::int64_t{1} << 61;  ///< two of them can be added
 
 /// At most kMuch.
@@ -66,20 +65,24 @@ Kernel kernel_of(const Nests& t, const Workload& w, const std::string& level) {
 Bounds::Bounds(const Workload& w) : w_(w), own_(w.operators().size()) {
   for (std::size_t i = w.topological_order().size(); i-- > 0;) {
     const OpId id = w.topological_order()[i];
-    if (!(own_[id.index()] = has_own_ranges(w, id, own_))) continue;
+    own_[id.index()] = has_own_ranges(w, id, own_);
+    all_alone_ = all_alone_ && own_[id.index()];
+    if (!own_[id.index()]) continue;
     const Operator& op = w.op(id);
     for (const Access& a : op.inputs) {
       const auto same = [&a](const Access& other) { return other.tensor == a.tensor; };
-      if (w.is_input(a.tensor) && !is_gather(a) && std::ranges::count_if(op.inputs, same) == 1)
-        uses_[id].push_back({id, &a, false, w.consumers(a.tensor).size() == 1});
+      const bool once = !is_gather(a) && std::ranges::count_if(op.inputs, same) == 1;
+      const bool alone = w.consumers(a.tensor).size() == 1;
+      all_alone_ = all_alone_ && once && (alone || !w.is_input(a.tensor));
+      if (w.is_input(a.tensor) && once) uses_[id].push_back({id, &a, false, alone});
     }
     for (const Output& o : op.outputs)
       if (w.is_output(o.target.tensor)) uses_[id].push_back({id, &o.target, true, true});
   }
 }
 
-std::int64_t Bounds::moved(const Nests& t) {
-  std::int64_t all = 0;
+Bounds::Least Bounds::moved(const Nests& t) {
+  Least all{.exact = all_alone_};
   // Of a tensor that several operators read, each may find what another has loaded.
   std::map<TensorId, std::int64_t> shared;
   for (const Run& run : t.runs)
@@ -87,56 +90,15 @@ std::int64_t Bounds::moved(const Nests& t) {
       const auto uses = uses_.find(op);
       if (uses == uses_.end()) continue;
       for (const Use& use : uses->second) {
-        const std::int64_t its = moved(use, t, run);
+        const Least its = moved(use, t, run);
+        all.exact = all.exact && its.exact;
         if (use.alone)
-          all = std::min(all + its, kMuch);
+          all.bytes = std::min(all.bytes + its.bytes, kMuch);
         else
-          shared[use.access->tensor] = std::max(shared[use.access->tensor], its);
+          shared[use.access->tensor] = std::max(shared[use.access->tensor], its.bytes);
       }
     }
-  for (const auto& [tensor, its] : shared) all = std::min(all + its, kMuch);
-  return all;
-}
-
-std::int64_t Bounds::held(const Nests& t) const {
-  std::int64_t most = 0;
-  for (const Run& run : t.runs)
-    for (OpId op : run.ops)
-      if (own_[op.index()]) most = std::max(most, held(op, t, run));
-  return most;
-}
-
-/// In an iteration from the middle of each loop, where little is clipped: of those that memory_use
-/// looks at.
-std::int64_t Bounds::held(OpId id, const Nests& t, const Run& run) const {
-  const Operator& op = w_.op(id);
-  std::vector<Interval> inner;
-  for (LoopId l : op.loops) inner.push_back({0, w_.loop(l).extent});
-  const auto cut = [&](const Cut& c) {
-    const int at = w_.local_index(id, c.loop);
-    if (at < 0) return;
-    Interval& range = inner[static_cast<std::size_t>(at)];
-    const std::int64_t trips = ceil_div(range.size(), c.step);
-    range.lo += (trips > 2 ? trips / 2 : 0) * c.step;
-    range.hi = std::min(range.hi, range.lo + c.step);
-  };
-  for (const Cut& c : t.outer) cut(c);
-  const std::vector<Interval> outer = inner;
-  for (const Cut& c : run.nest) cut(c);
-  std::vector<std::pair<TensorId, std::int64_t>> tiles;
-  const auto add = [&](const Access& a) {
-    const Box used = is_gather(a) ? Box{{0, 0}} : footprint(w_, op, a, inner);
-    if (used.empty()) return;  // what was loaded for others may be gone
-    const Box tile = t.kept.contains(a.tensor) ? footprint(w_, op, a, outer) : used;
-    const std::int64_t bytes = times(tile.size(), size_of(w_.tensor(a.tensor).dtype));
-    for (auto& [tensor, most] : tiles)
-      if (tensor == a.tensor) return void(most = std::max(most, bytes));
-    tiles.emplace_back(a.tensor, bytes);
-  };
-  for (const Access& a : op.inputs) add(a);
-  for (const Output& o : op.outputs) add(o.target);
-  std::int64_t all = 0;
-  for (const auto& [tensor, bytes] : tiles) all = std::min(kMuch, all + bytes);
+  for (const auto& [tensor, its] : shared) all.bytes = std::min(all.bytes + its, kMuch);
   return all;
 }
 
@@ -148,9 +110,9 @@ std::int64_t Bounds::iterations(std::int64_t size, std::span<const std::int64_t>
   return times(full, iterations(steps[0], inner)) + (rest == 0 ? 0 : iterations(rest, inner));
 }
 
-std::int64_t Bounds::moved(const Use& use, const Nests& t, const Run& run) {
+Bounds::Least Bounds::moved(const Use& use, const Nests& t, const Run& run) {
   const bool kept = t.kept.contains(use.access->tensor);
-  if (kept && !use.alone) return 0;
+  if (kept && !use.alone) return {};
   const std::vector<Affine>& index = use.access->index;
   const std::vector<LoopId>& own = w_.op(use.op).loops;
   // Loops of more than one iteration, outermost first; with the dimension whose tile they change.
@@ -182,8 +144,8 @@ std::int64_t Bounds::moved(const Use& use, const Nests& t, const Run& run) {
     prefix = loops.size();
     return true;
   };
-  if (!std::ranges::all_of(t.outer, add)) return 0;
-  if (!kept && !std::ranges::all_of(run.nest, add)) return 0;
+  if (!std::ranges::all_of(t.outer, add)) return {};
+  if (!kept && !std::ranges::all_of(run.nest, add)) return {};
 
   // Where a loop goes on, those within begin again. One dimension is another then: the innermost
   // that loops within change, else the loop's own.
@@ -198,10 +160,13 @@ std::int64_t Bounds::moved(const Use& use, const Nests& t, const Run& run) {
     (other == loops[l].dimension ? its.goes_on : its.begins_again) |= 1U << around;
   }
   std::int64_t elements = 1;
+  bool exact = true, plain = true;
   for (std::size_t d = 0; d < index.size(); ++d) {
-    const std::int64_t sum = summed(use, d, dimensions[d]);
-    if (sum == kUncounted) return 0;
-    elements = times(elements, sum);
+    const Sum& sum = summed(use, d, dimensions[d]);
+    if (sum.elements < 0) return {};
+    elements = times(elements, sum.elements);
+    exact = exact && sum.exact;
+    plain = plain && sum.plain;
   }
   const std::int64_t bytes = times(elements, size_of(w_.tensor(use.access->tensor).dtype));
 
@@ -221,20 +186,24 @@ std::int64_t Bounds::moved(const Use& use, const Nests& t, const Run& run) {
     }
     return product;
   };
-  const std::int64_t filled = times(bytes, repeated(prefix, true));
-  if (!use.written) return filled;
+  // Where a loop goes on and only loops of its dimension are within it, the tile that is the same
+  // is the one before.
+  const std::int64_t repeats = repeated(prefix, true);
+  exact = exact && (plain || (repeats == 1 && !use.written));
+  const std::int64_t filled = times(bytes, repeats);
+  if (!use.written) return {filled, exact};
   // A stored tile is written in each iteration, another one when it is replaced. Both are read back
   // but where a sum begins.
   const std::int64_t written = kept ? times(bytes, repeated(loops.size(), true)) : filled;
-  return std::min(kMuch, written + filled - times(bytes, repeated(prefix, false)));
+  return {std::min(kMuch, written + filled - times(bytes, repeated(prefix, false))), exact};
 }
 
-std::int64_t Bounds::summed(const Use& use, std::size_t dimension, const Tiling& its) {
+const Bounds::Sum& Bounds::summed(const Use& use, std::size_t dimension, const Tiling& its) {
   const Operator& op = w_.op(use.op);
   const Affine& index = use.access->index[dimension];
   const Interval all{0, w_.tensor(use.access->tensor).shape[dimension]};
-  const auto [at, begun] = sums_.try_emplace({&index, its}, kUncounted);
-  std::int64_t& sum = at->second;
+  const auto [at, begun] = sums_.try_emplace({&index, its});
+  Sum& sum = at->second;
   if (!begun) return sum;
   std::vector<Interval> ranges;
   for (LoopId l : op.loops) ranges.push_back({0, w_.loop(l).extent});
@@ -242,25 +211,30 @@ std::int64_t Bounds::summed(const Use& use, std::size_t dimension, const Tiling&
     return ranges[static_cast<std::size_t>(w_.local_index(use.op, c.loop))];
   };
   const Interval whole = footprint(op, index, ranges);
-  if (its.count == 0) return sum = intersect(whole, all).size();
+  if (its.count == 0) {
+    const Interval tile = intersect(whole, all);
+    return sum = {tile.size(), true, true};
+  }
   if (its.count == 1 && contains(all, whole)) {
     // Nothing is clipped: all iterations but the last have the same size, and no two the same tile.
     const std::int64_t extent = range(its.cuts[0]).hi, step = its.cuts[0].step;
     range(its.cuts[0]) = {0, step};
-    sum = times(extent / step, footprint(op, index, ranges).size());
+    const std::int64_t full = times(extent / step, footprint(op, index, ranges).size());
     range(its.cuts[0]) = {0, extent % step};
-    return sum = std::min(kMuch, sum + footprint(op, index, ranges).size());
+    return sum = {std::min(kMuch, full + footprint(op, index, ranges).size()), true, true};
   }
   // All tiles but empty ones, which are not loaded, and whether one may be that before.
   std::vector<Interval> tiles;
   std::vector<bool> same;
   std::int64_t left = kMostTiles;
   int went_on = kMostCuts;  // the outermost cut since the last tile
+  bool plain = true;        // no tile is empty or that before it
+  bool exact = true;
   const auto visit = [&](const auto& self, int cut) -> void {
     if (cut == its.count) {
       if (--left < 0) return;
       const Interval tile = intersect(footprint(op, index, ranges), all);
-      if (tile.empty()) return;
+      if (tile.empty()) return void(plain = false);
       same.push_back(!tiles.empty() && ((its.goes_on >> went_on) & 1U) != 0 &&
                      tiles.back() == tile);
       tiles.push_back(tile);
@@ -278,12 +252,17 @@ std::int64_t Bounds::summed(const Use& use, std::size_t dimension, const Tiling&
     range(c) = around;
     if (((its.begins_again >> cut) & 1U) != 0 && first < tiles.size() &&
         tiles[first] == tiles.back())
-      same[first] = true;
+      same[first] = true, exact = false;  // another dimension may differ
   };
   visit(visit, 0);
   if (left < 0) return sum;
-  sum = 0;
-  for (std::size_t i = 0; i < tiles.size(); ++i) sum += same[i] ? 0 : tiles[i].size();
+  sum.elements = 0;
+  for (std::size_t i = 0; i < tiles.size(); ++i) {
+    sum.elements += same[i] ? 0 : tiles[i].size();
+    plain = plain && !same[i];
+  }
+  sum.exact = exact;
+  sum.plain = plain;
   return sum;
 }
 

@@ -42,18 +42,23 @@ Kernel kernel_of(const Nests& t, const Workload& w, const std::string& level);
 /// input, or writes of an output, is a sum over the iterations of those loops that change its tile,
 /// as often as other loops around the innermost of these repeat them; a tile that may be the one
 /// before it counts as nothing. So do operators whose readers in the tree need other ranges than
-/// the loops give (a halo), and accesses with a loop in two dimensions. Mostly the sum is what
-/// `exact` counts; for a legal tree it is never more. What is held are an operator's tiles in one
-/// iteration.
+/// the loops give (a halo), and accesses with a loop in two dimensions. What is held are the
+/// largest tiles that are there while an operator computes: its own, those that later operators
+/// still read, and those that the next iteration finds again.
 class Bounds {
  public:
+  struct Least {
+    std::int64_t bytes = 0;
+    bool exact = false;  ///< a legal tree has neither more nor less
+  };
   /// Keeps `w`.
   explicit Bounds(const Workload& w);
-  /// Cost: a microsecond or two for each input and output; where the steps of a dimension's loops
-  /// have not been met together before, a footprint for each of its tiles, 4,096 at most.
-  std::int64_t moved(const Nests& t);
-  /// Cost: microseconds.
-  std::int64_t held(const Nests& t) const;
+  /// As `exact` counts. Cost: a microsecond or two for each input and output; where the steps of a
+  /// dimension's loops have not been met together before, a footprint for each of its tiles, 4,096
+  /// at most.
+  Least moved(const Nests& t);
+  /// As memory_use says. Cost: the same, and the operators times the tensors.
+  Least held(const Nests& t) const;
 
  private:
   /// What an operator reads of an input, or writes of an output, in one access.
@@ -73,18 +78,29 @@ class Bounds {
     unsigned goes_on = 0, begins_again = 0;
     friend auto operator<=>(const Tiling&, const Tiling&) = default;
   };
+  /// Elements of a dimension, over all tiles that may be others than those before them.
+  struct Sum {
+    std::int64_t elements = -1;  ///< less than 0: there are too many tiles
+    bool exact = false;          ///< what was left out is the tile before it
+    bool plain = false;          ///< nothing was left out, and no tile is empty
+  };
   static std::int64_t iterations(std::int64_t size, std::span<const std::int64_t> steps);
-  std::int64_t moved(const Use& use, const Nests& t, const Run& run);
-  /// Elements of a dimension, summed over all tiles that may be others than those before them; less
-  /// than 0: there are too many.
-  std::int64_t summed(const Use& use, std::size_t dimension, const Tiling& its);
+  Least moved(const Use& use, const Nests& t, const Run& run);
+  const Sum& summed(const Use& use, std::size_t dimension, const Tiling& its);
 
-  std::int64_t held(OpId op, const Nests& t, const Run& run) const;
+  // nests_held.cpp
+  struct Place;
+  struct Tile;
+  struct Sides;
+  std::vector<Tile> tiles_of(const Nests& t, const std::vector<Place>& places) const;
+  std::int64_t bytes(OpId op, const Access& a, const Nests& t, const Cuts* nest) const;
+  bool is_plain(OpId op, const Access& a) const;
 
   const Workload& w_;
   std::vector<bool> own_;  ///< by operator: its ranges are those that the tree cuts
+  bool all_alone_ = true;  ///< of all operators, and no input is read twice
   std::map<OpId, std::vector<Use>> uses_;
-  std::map<std::pair<const Affine*, Tiling>, std::int64_t> sums_;
+  std::map<std::pair<const Affine*, Tiling>, Sum> sums_;
 };
 
 }  // namespace tilewright::quickest
