@@ -1,11 +1,13 @@
 // From a network to a plan of it, whole or in parts, and to kernels of which each is emitted once.
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <utility>
 
 #include "core/base/format.h"
 #include "core/plan/file.h"
 #include "core/plan/names.h"
+#include "core/workload/cut.h"
 #include "core/workload/joins.h"
 #include "core/workload/merge_loops.h"
 #include "core/workload/subgraph.h"

@@ -371,10 +371,10 @@ TEST(Programs, APartIsMergedWhereItsBestPlanIsOfOtherOperators) {
       "name: apart\nloops: {i: 5, j: 13, e: 16, f: 50, n: 128}\noperators:\n"
       "  - 'y: y[i,j,n] += X[e,i,j,f] * W[n,f,e]'\n";
   request.machine = "xeon-gold-6240", request.target = "cpu";
-  ASSERT_FALSE(program_plan(request, std::nullopt)->setting.rewrites.empty());
+  ASSERT_FALSE(program_plan(request, "followed")->setting.rewrites.empty());
   Request as_written = request;
   as_written.options["as-written"] = {"on"};
-  const Result<ProgramPlan> plan = program_plan(as_written, std::nullopt);
+  const Result<ProgramPlan> plan = program_plan(as_written, "followed");
   ASSERT_TRUE(plan.ok());
   ASSERT_TRUE(plan->setting.rewrites.empty());
   const Result<Program> program = program_of(request, *plan);

@@ -71,7 +71,7 @@ TEST(Program, WhatIsJoinedLiesInItsPlace) {
                    "  - \"d: d[k,n] += v[k,m] * x[m,n]\"\n"
                    "  - \"e: e[l,n] = c[l,n] + d[l-32,n]\"\n"
                    "  - \"f: f[l,n] = tanh(e[l,n])\"\n");
-  const Answer answer = ran(path, {.profile = true});
+  const Answer answer = ran(path, {.split = "followed", .profile = true});
   ASSERT_TRUE(answer.ok()) << answer.json.dump(1);
   EXPECT_EQ(answer.json["verified"], true);
   // e has all of the others.
