@@ -43,7 +43,8 @@ class Walk {
         w_(*s.workload),
         r_(r),
         places_(s, k, r),
-        tensors_(w_.tensors().size()),
+        used_(used_by(w_, k)),
+        tensors_(used_.size()),
         registers_(in_registers(s, k, r.lanes)),
         joined_(joined_loops(s, k)),
         hidden_(lowering::hidden_columns(w_, k)),
@@ -90,7 +91,7 @@ class Walk {
       const TensorId t = k_.buffer(buffer).tensor;
       all.part.packing += places_.seconds_of_stores(t, row);
       for (Objects& copied : all.part.copied)
-        copied[t.index()] += static_cast<double>(w_.tensor(t).bytes().value);
+        copied[of_tensor(t)] += static_cast<double>(w_.tensor(t).bytes().value);
     }
     return total(all.part);
   }
@@ -98,8 +99,24 @@ class Walk {
  private:
   // ---- objects ----------------------------------------------------------------------------------
 
+  /// Tensors that the kernel touches, ascending. A network has far more.
+  static std::vector<TensorId> used_by(const Workload& w, const ScheduledKernel& k) {
+    std::set<TensorId> used;
+    for (const Buffer& b : k.buffers) used.insert(b.tensor);
+    for (const OpId op : k.ops) {
+      for (const Access& a : w.op(op).inputs) used.insert(a.tensor);
+      for (const Output& o : w.op(op).outputs) used.insert(o.target.tensor);
+    }
+    return {used.begin(), used.end()};
+  }
+
+  /// Where it lies at home.
+  std::size_t of_tensor(TensorId t) const {
+    return static_cast<std::size_t>(std::ranges::lower_bound(used_, t) - used_.begin());
+  }
+
   std::size_t object_of(BufferId id) const {
-    return places_.in_place(id) ? k_.buffer(id).tensor.index() : tensors_ + id.index();
+    return places_.in_place(id) ? of_tensor(k_.buffer(id).tensor) : tensors_ + id.index();
   }
 
   // ---- the tree ---------------------------------------------------------------------------------
@@ -394,7 +411,8 @@ class Walk {
     const double tensor = static_cast<double>(w_.tensor(n.tensor).bytes().value);
     for (std::size_t c = 0; c < r_.caches.size(); ++c) {
       const double stays = kept(tensor * 2, r_.caches[c].capacity);
-      all.copied[c][n.tensor.index()] += stays * std::min(p.bytes, tensor) + (1 - stays) * p.bytes;
+      all.copied[c][of_tensor(n.tensor)] +=
+          stays * std::min(p.bytes, tensor) + (1 - stays) * p.bytes;
     }
   }
 
@@ -412,7 +430,7 @@ class Walk {
         continue;
       std::int64_t& row = stored_rows_[use.buffer];
       row = std::max(row, Places::row_of(write_box(s_, k_, n.op, use.output, ranges)));
-      written_[b.tensor.index()] = true;
+      written_[of_tensor(b.tensor)] = true;
     }
     return computed(n, ranges, extents);
   }
@@ -486,7 +504,7 @@ class Walk {
         continue;
       }
       const auto elements = gathered_elements(s_, k_, n.op, use.inputs.front(), ranges);
-      p.foot[use.tensor.index()] =
+      p.foot[of_tensor(use.tensor)] =
           std::min(static_cast<double>(w_.tensor(use.tensor).bytes().value),
                    static_cast<double>(elements) * places_.line());
     }
@@ -612,10 +630,11 @@ class Walk {
     double longest = t.arithmetic + t.packing, others = 0;
     for (std::size_t c = 0; c < r_.caches.size(); ++c) {
       double bytes = 0, of_thread = 0, of_all = 0, ahead = 0, panels = 0;
-      auto& tensors = t.tensors.emplace_back(tensors_);
+      auto& tensors = t.tensors.emplace_back(w_.tensors().size());
       for (std::size_t o = 0; o < objects_; ++o) {
         const double in = p.moved[c][o] + p.copied[c][o], out = written_[o] ? in : 0;
-        const std::size_t tensor = o < tensors_ ? o : k_.buffers[o - tensors_].tensor.index();
+        const std::size_t tensor =
+            (o < tensors_ ? used_[o] : k_.buffers[o - tensors_].tensor).index();
         tensors[tensor].first += in, tensors[tensor].second += out;
         bytes += in + out;
         // What all iterations touch every thread brings into its own cache once, at least.
@@ -656,7 +675,8 @@ class Walk {
   const Workload& w_;
   const Rates& r_;
   Places places_;
-  std::size_t tensors_, objects_;
+  std::vector<TensorId> used_;
+  std::size_t tensors_, objects_;  ///< of used_, and with the buffers
   InRegisters registers_;
   std::set<LoopId> joined_;  ///< whose iterations are not alike
   std::vector<lowering::HiddenColumns> hidden_;
