@@ -22,6 +22,20 @@ constexpr std::uint64_t kSeed = 24001;
 
 using testing::Case;
 
+/// Run `i` of the kernel: no fault, right elements, and as many bytes as `exact` counts.
+template <class Module>
+void expect_right(const Module& module, const cuda::Source& source, const Case& c, int i) {
+  const auto run = testing::run_cuda(module, source, *c.workload, kSeed,
+                                     {.turns = static_cast<std::uint64_t>(i % 3)});
+  ASSERT_TRUE(run.ok()) << c.text << run.reason();
+  EXPECT_TRUE(run->report.clean()) << c.text << "\n" << run->report.findings.front().text;
+  const DType out = c.workload->tensor(c.workload->outputs().front()).dtype;
+  const bool bfloat = c.workload->dtype() == DType::bf16 || out == DType::bf16;
+  const bool floats = c.workload->dtype() == DType::f32;
+  EXPECT_LT(run->error, bfloat ? 2e-2 : floats ? 2e-6 : 3e-3) << c.text;
+  EXPECT_EQ(testing::text(run->bytes), testing::text(testing::sm_bytes(c.schedule))) << c.text;
+}
+
 Case make_case(const std::string& yaml, const std::string& tree, int cluster) {
   return testing::make_case(yaml, tree, 132, {.cluster = cluster});
 }
@@ -154,15 +168,8 @@ TEST(Windows, DrawnConvolutionsAreRightAndMoveWhatExactCounts) {
   int clusters = 0, pieces = 0, joined = 0, one_by_one = 0, of_floats = 0, flat = 0, at_once = 0;
   for (int i = 0; i < count; ++i) {
     const Case& c = drawn[static_cast<std::size_t>(i)];
-    const auto run = testing::run_cuda(*module, sources[static_cast<std::size_t>(i)], *c.workload,
-                                       kSeed, {.turns = static_cast<std::uint64_t>(i % 3)});
-    ASSERT_TRUE(run.ok()) << c.text << run.reason();
-    EXPECT_TRUE(run->report.clean()) << c.text << "\n" << run->report.findings.front().text;
-    const DType out = c.workload->tensor(c.workload->outputs().front()).dtype;
-    const bool bfloat = c.workload->dtype() == DType::bf16 || out == DType::bf16;
     const bool floats = c.workload->dtype() == DType::f32;
-    EXPECT_LT(run->error, bfloat ? 2e-2 : floats ? 2e-6 : 3e-3) << c.text;
-    EXPECT_EQ(testing::text(run->bytes), testing::text(testing::sm_bytes(c.schedule))) << c.text;
+    expect_right(*module, sources[static_cast<std::size_t>(i)], c, i);
     const auto product = lowering::window_product(c.schedule, 0);
     clusters += product->share > 1, pieces += product->right_piece > 1;
     of_floats += floats, flat += product->flat;
@@ -268,18 +275,8 @@ TEST(Windows, ChannelsSideBySideAreRightAndMoveWhatExactCounts) {
   const auto module = testing::build_cuda(sources);
   ASSERT_TRUE(module.ok()) << module.reason();
   for (int i = 0; i < count; ++i) {
-    const Case& c = drawn[static_cast<std::size_t>(i)];
-    const auto run = testing::run_cuda(*module, sources[static_cast<std::size_t>(i)], *c.workload,
-                                       kSeed, {.turns = static_cast<std::uint64_t>(i % 3)});
-    ASSERT_TRUE(run.ok()) << c.text << run.reason();
-    EXPECT_TRUE(run->report.clean()) << c.text << "\n" << run->report.findings.front().text;
-    const DType out = c.workload->tensor(c.workload->outputs().front()).dtype;
-    const bool bfloat = c.workload->dtype() == DType::bf16 || out == DType::bf16;
-    EXPECT_LT(run->error, bfloat                              ? 2e-2
-                          : c.workload->dtype() == DType::f32 ? 2e-6
-                                                              : 3e-3)
-        << c.text;
-    EXPECT_EQ(testing::text(run->bytes), testing::text(testing::sm_bytes(c.schedule))) << c.text;
+    const auto at = static_cast<std::size_t>(i);
+    expect_right(*module, sources[at], drawn[at], i);
   }
 }
 

@@ -312,26 +312,19 @@ struct WindowProduct {
       u32 x[S::kBlocksM][4];
       TW_UNROLL
       for (int i = 0; i < S::kBlocksM; ++i) ldmatrix4(x[i], left + i * 16 * kLeftPitch + s * 16);
-      if constexpr (S::kBeside) {
-        const T* const of = right + (kTaps > 1 ? reinterpret_cast<const int*>(table)[s * 4] : s * 16) + lane / 8 % 2 * 8;
+      if constexpr (S::kBeside || kAligned) {
+        const T* of = right;
+        if constexpr (S::kBeside)
+          of += (kTaps > 1 ? reinterpret_cast<const int*>(table)[s * 4] : s * 16) + lane / 8 % 2 * 8;
+        else  // Channels past a stage's end are multiplied by zero, and are any that exist.
+          of += least(s * 16 + lane % 16, kDepth - 1) * kChannel;
         TW_UNROLL
         for (int j = 0; j < S::kBlocksN; j += 2) {
           u32 y[4];
-          ldmatrix4(y, of + place[j]);
-          TW_UNROLL
-          for (int b = 0; b < 2 && j + b < S::kBlocksN; ++b)
-            TW_UNROLL
-            for (int i = 0; i < S::kBlocksM; ++i) mma_16x8x16<T>(sums[i][j + b], x[i], y[2 * b], y[2 * b + 1]);
-        }
-        continue;
-      }
-      if constexpr (kAligned) {
-        // Channels past a stage's end are multiplied by zero, and are any that exist.
-        const T* const of = right + least(s * 16 + lane % 16, kDepth - 1) * kChannel;
-        TW_UNROLL
-        for (int j = 0; j < S::kBlocksN; j += 2) {
-          u32 y[4];
-          ldmatrix4_transposed(y, of + place[j]);
+          if constexpr (S::kBeside)
+            ldmatrix4(y, of + place[j]);
+          else
+            ldmatrix4_transposed(y, of + place[j]);
           TW_UNROLL
           for (int b = 0; b < 2 && j + b < S::kBlocksN; ++b)
             TW_UNROLL
