@@ -25,8 +25,9 @@ foreach(file ${exported})
 endforeach()
 # Somewhere else, as packages are unpacked: nothing may depend on the prefix.
 file(RENAME ${WORK}/prefix ${WORK}/moved)
+set(ENV{CXX} "${COMPILER}")  # with what follows its name: "ccache c++"
 run(${CMAKE_COMMAND} -S ${SOURCE}/tests/consumer -B ${WORK}/build -G ${GENERATOR}
-  -DCMAKE_PREFIX_PATH=${WORK}/moved -DCMAKE_CXX_COMPILER=${COMPILER} "-DCMAKE_CXX_FLAGS=${FLAGS}")
+  -DCMAKE_PREFIX_PATH=${WORK}/moved "-DCMAKE_CXX_FLAGS=${FLAGS}")
 run(${CMAKE_COMMAND} --build ${WORK}/build)
 run(${WORK}/build/consumer)
 set(printed "${out}")
