@@ -8,6 +8,7 @@
 #include "codegen/common/host_memory.h"
 #include "codegen/common/shared_launches.h"
 #include "codegen/common/team.h"
+#include "core/base/units.h"
 
 namespace tilewright::codegen {
 namespace {
@@ -44,7 +45,7 @@ class HostSequence final : public LaunchSequence {
       team_.reset();
       threads_ = kernel.threads();
     }
-    scratch_bytes_ = std::max(scratch_bytes_, (kernel.scratch_bytes() + kPage - 1) / kPage * kPage);
+    scratch_bytes_ = std::max(scratch_bytes_, round_up(kernel.scratch_bytes(), kPage));
     shared_ = false;
     return std::nullopt;
   }

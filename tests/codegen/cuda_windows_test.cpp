@@ -134,11 +134,16 @@ class Draw : public testing::Draws {
   }
 };
 
-TEST(Windows, DrawnConvolutionsAreRightAndMoveWhatExactCounts) {
+/// How many cases, and what draws them: TILEWRIGHT_CASES and TILEWRIGHT_SEED ask for others.
+std::pair<int, Draw> asked() {
   const char* const cases = std::getenv("TILEWRIGHT_CASES");
-  const int count = cases != nullptr ? std::atoi(cases) : 16;
   const char* const seed = std::getenv("TILEWRIGHT_SEED");
-  Draw draw(seed != nullptr ? std::strtoull(seed, nullptr, 10) : kSeed);
+  return {cases != nullptr ? std::atoi(cases) : 16,
+          Draw(seed != nullptr ? std::strtoull(seed, nullptr, 10) : kSeed)};
+}
+
+TEST(Windows, DrawnConvolutionsAreRightAndMoveWhatExactCounts) {
+  auto [count, draw] = asked();
   std::vector<Case> drawn;
   std::vector<cuda::Source> sources;
   while (std::ssize(drawn) < count) {
@@ -242,10 +247,7 @@ TEST(Windows, ChainsWithoutAWindowAreRightAndWaitForOneAnother) {
 
 /// Images with their channels side by side, results with their rows side by side, and both.
 TEST(Windows, ChannelsSideBySideAreRightAndMoveWhatExactCounts) {
-  const char* const cases = std::getenv("TILEWRIGHT_CASES");
-  const int count = cases != nullptr ? std::atoi(cases) : 16;
-  const char* const seed = std::getenv("TILEWRIGHT_SEED");
-  Draw draw(seed != nullptr ? std::strtoull(seed, nullptr, 10) : kSeed);
+  auto [count, draw] = asked();
   std::vector<Case> drawn;
   std::vector<cuda::Source> sources;
   int beside = 0, turned = 0, clusters = 0, of_floats = 0, one_by_one = 0, turns = 0;

@@ -468,25 +468,20 @@ std::optional<std::size_t> read_in_other_order(const Operator& op) {
 }
 
 Result<Workload> with_orders(const Workload& w, std::string_view text) {
-  WorkloadSpec spec = w.spec();
   const auto names = rewrite::split(text, ';');
   for (const std::string_view name : names)
     if (!read_in_other_order(w.op(rewrite::operator_named(w, name, "materialise-orders:OP;OP"))))
       return Reason{
           formatted("operator {} reads no tensor twice with its loops in two orders", name)};
-  std::vector<Operator> all;
-  for (Operator op : w.operators()) {
-    if (std::ranges::find(names, op.name) != names.end())
-      while (const auto input = read_in_other_order(op)) {
-        Loops loops = op.loops;
-        std::erase_if(loops, [&](LoopId l) { return !indexes(op.inputs[*input], l); });
-        all.push_back(written_first(spec, op, *input, looked_by(w, std::move(loops))));
-        spec.operators.push_back(all.back());  // its name is taken
-      }
-    all.push_back(std::move(op));
-  }
-  spec.operators = std::move(all);
-  return Workload::create(std::move(spec));
+  return rewrite::after_others(
+      w, names,
+      [&](WorkloadSpec& spec, OpId, Operator& op, const rewrite::WriteFirst& write_first) {
+        while (const auto input = read_in_other_order(op)) {
+          Loops loops = op.loops;
+          std::erase_if(loops, [&](LoopId l) { return !indexes(op.inputs[*input], l); });
+          write_first(written_first(spec, op, *input, looked_by(w, std::move(loops))));
+        }
+      });
 }
 
 }  // namespace

@@ -46,30 +46,23 @@ std::optional<std::size_t> read_across(const Workload& w, OpId id) {
 }
 
 Result<Workload> with_rows(const Workload& w, std::string_view text) {
-  WorkloadSpec spec = w.spec();
   const auto names = rewrite::split(text, ';');
   for (const std::string_view name : names)
     if (!read_across(w, rewrite::operator_named(w, name, "materialise-across:OP;OP")))
       return Reason{
           formatted("operator {} reads no small tensor across the rows of its result", name)};
-  std::vector<Operator> all;
-  for (std::size_t i = 0; i < w.operators().size(); ++i) {
-    Operator op = spec.operators[i];
-    if (std::ranges::find(names, op.name) != names.end()) {
-      const std::size_t input = *read_across(w, OpId(i));
-      const LoopId along = *op.outputs.front().target.index.back().plain_loop();
-      std::vector<LoopId> loops;
-      for (const Affine& x : op.inputs[input].index)
-        if (x.plain_loop() != along) loops.push_back(*x.plain_loop());
-      loops.push_back(along);
-      all.push_back(
-          rewrite::written_first(spec, op, input, rewrite::looked_by(w, std::move(loops))));
-      spec.operators.push_back(all.back());  // its name is taken
-    }
-    all.push_back(std::move(op));
-  }
-  spec.operators = std::move(all);
-  return Workload::create(std::move(spec));
+  return rewrite::after_others(
+      w, names,
+      [&](WorkloadSpec& spec, OpId id, Operator& op, const rewrite::WriteFirst& write_first) {
+        const std::size_t input = *read_across(w, id);
+        const LoopId along = *op.outputs.front().target.index.back().plain_loop();
+        std::vector<LoopId> loops;
+        for (const Affine& x : op.inputs[input].index)
+          if (x.plain_loop() != along) loops.push_back(*x.plain_loop());
+        loops.push_back(along);
+        write_first(
+            rewrite::written_first(spec, op, input, rewrite::looked_by(w, std::move(loops))));
+      });
 }
 
 }  // namespace

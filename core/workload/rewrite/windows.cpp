@@ -104,7 +104,6 @@ std::optional<Copies> copies_of(const Workload& w, OpId id) {
 }
 
 Result<Workload> with_windows(const Workload& w, std::string_view text) {
-  WorkloadSpec spec = w.spec();
   const auto names = rewrite::split(text, ';');
   for (const std::string_view name : names)
     if (!copies_of(w, rewrite::operator_named(w, name, "materialise-windows:OP;OP")))
@@ -112,24 +111,18 @@ Result<Workload> with_windows(const Workload& w, std::string_view text) {
           formatted("operator {} is no product of two tensors of which it reads one through "
                     "windows",
                     name)};
-  std::vector<Operator> all;
-  for (std::size_t i = 0; i < w.operators().size(); ++i) {
-    Operator op = spec.operators[i];
-    if (std::ranges::find(names, op.name) != names.end()) {
-      const Copies copies = *copies_of(w, OpId(i));
-      const std::vector<Access> reads = op.inputs;
-      for (const std::size_t side : {0, 1}) {
-        if (copies[side].empty()) continue;
-        const auto at = std::ranges::find(op.inputs, reads[side]) - op.inputs.begin();
-        all.push_back(
-            written_first(spec, op, static_cast<std::size_t>(at), looked_by(w, copies[side])));
-        spec.operators.push_back(all.back());  // its name is taken
-      }
-    }
-    all.push_back(std::move(op));
-  }
-  spec.operators = std::move(all);
-  return Workload::create(std::move(spec));
+  return rewrite::after_others(
+      w, names,
+      [&](WorkloadSpec& spec, OpId id, Operator& op, const rewrite::WriteFirst& write_first) {
+        const Copies copies = *copies_of(w, id);
+        const std::vector<Access> reads = op.inputs;
+        for (const std::size_t side : {0, 1}) {
+          if (copies[side].empty()) continue;
+          const auto at = std::ranges::find(op.inputs, reads[side]) - op.inputs.begin();
+          write_first(
+              written_first(spec, op, static_cast<std::size_t>(at), looked_by(w, copies[side])));
+        }
+      });
 }
 
 /// How far beyond the ends of its tensor's rows an access reads.
@@ -203,7 +196,6 @@ Operator widened(WorkloadSpec& spec, TensorId from, std::int64_t before, std::in
 
 Result<Workload> with_borders(const Workload& w, std::string_view text) {
   constexpr std::int64_t kWhole = 16;
-  WorkloadSpec spec = w.spec();
   const auto names = rewrite::split(text, ';');
   for (const std::string_view name : names)
     if (!reads_beyond(w, w.op(rewrite::operator_named(w, name, "materialise-borders:OP;OP"))))
@@ -211,35 +203,31 @@ Result<Workload> with_borders(const Workload& w, std::string_view text) {
           formatted("operator {} neither reads before the first element of a row nor steps over "
                     "elements of one",
                     name)};
-  std::vector<Operator> all;
-  for (Operator op : w.operators()) {
-    if (std::ranges::find(names, op.name) != names.end())
-      for (Access& a : op.inputs) {
-        if (has_gaps(op, a)) {
-          WindowLoops along;
-          for (const Term& t : a.index.back().terms) along.push_back(t.loop);
-          const LoopId last = *op.outputs.front().target.index.back().plain_loop();
-          std::ranges::stable_partition(along, [&](LoopId l) { return l != last; });
-          all.push_back(with_rows(spec, a.tensor, a.index.back(), along));
-          spec.operators.push_back(all.back());
-          a.tensor = all.back().outputs.front().target.tensor;
-          a.index.pop_back();
-          for (const LoopId l : along) a.index.push_back({.terms = {{.loop = l}}});
-          continue;
+  return rewrite::after_others(
+      w, names,
+      [&](WorkloadSpec& spec, OpId, Operator& op, const rewrite::WriteFirst& write_first) {
+        const auto reads = [&](Access& a, Operator first) {
+          a.tensor = first.outputs.front().target.tensor;
+          write_first(std::move(first));
+        };
+        for (Access& a : op.inputs) {
+          if (has_gaps(op, a)) {
+            WindowLoops along;
+            for (const Term& t : a.index.back().terms) along.push_back(t.loop);
+            const LoopId last = *op.outputs.front().target.index.back().plain_loop();
+            std::ranges::stable_partition(along, [&](LoopId l) { return l != last; });
+            reads(a, with_rows(spec, a.tensor, a.index.back(), along));
+            a.index.pop_back();
+            for (const LoopId l : along) a.index.push_back({.terms = {{.loop = l}}});
+            continue;
+          }
+          const std::optional<Beyond> beyond = beyond_rows(w, a);
+          if (!beyond) continue;
+          const std::int64_t before = ceil_div(beyond->before, kWhole) * kWhole;
+          reads(a, widened(spec, a.tensor, before, beyond->behind));
+          a.index.back().offset += before;
         }
-        const std::optional<Beyond> beyond = beyond_rows(w, a);
-        if (!beyond) continue;
-        const std::int64_t before = ceil_div(beyond->before, kWhole) * kWhole;
-        const TensorId from = a.tensor;
-        all.push_back(widened(spec, from, before, beyond->behind));
-        spec.operators.push_back(all.back());  // its name is taken
-        a.tensor = all.back().outputs.front().target.tensor;
-        a.index.back().offset += before;
-      }
-    all.push_back(std::move(op));
-  }
-  spec.operators = std::move(all);
-  return Workload::create(std::move(spec));
+      });
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include "core/workload/rewrite/written_first.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "core/workload/rewrite/substitute.h"
 
 namespace tilewright::rewrite {
@@ -29,6 +32,24 @@ Operator written_first(WorkloadSpec& spec, Operator& op, std::size_t input, cons
   op.inputs[input] = std::move(access);
   drop_unread(op);
   return first;
+}
+
+Result<Workload> after_others(
+    const Workload& w, std::span<const std::string_view> names,
+    const std::function<void(WorkloadSpec&, OpId, Operator&, const WriteFirst&)>& change) {
+  WorkloadSpec spec = w.spec();
+  std::vector<Operator> all;
+  const WriteFirst write_first = [&](Operator first) {
+    spec.operators.push_back(first);  // its name is taken
+    all.push_back(std::move(first));
+  };
+  for (std::size_t i = 0; i < w.operators().size(); ++i) {
+    Operator op = spec.operators[i];
+    if (std::ranges::find(names, op.name) != names.end()) change(spec, OpId(i), op, write_first);
+    all.push_back(std::move(op));
+  }
+  spec.operators = std::move(all);
+  return Workload::create(std::move(spec));
 }
 
 std::int64_t stride_of(const Workload& w, const Access& a, LoopId l) {

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "core/workload/workload.h"
@@ -20,6 +23,13 @@ Looked looked_by(const Workload& w, std::vector<LoopId> loops);
 /// The input of `op` as an operator that writes it, named after its tensor. `op` reads what that
 /// one writes.
 Operator written_first(WorkloadSpec& spec, Operator& op, std::size_t input, const Looked& looked);
+
+/// The workload where `change` has made each of the operators named read what others write. These
+/// go to `write_first`, and stand before it.
+using WriteFirst = std::function<void(Operator)>;
+Result<Workload> after_others(
+    const Workload& w, std::span<const std::string_view> names,
+    const std::function<void(WorkloadSpec&, OpId, Operator&, const WriteFirst&)>& change);
 
 /// How many elements the access moves on in memory with each iteration of the loop.
 std::int64_t stride_of(const Workload& w, const Access& a, LoopId l);
