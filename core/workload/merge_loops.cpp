@@ -78,6 +78,7 @@ class Merger {
     const std::vector<std::int64_t>& shape = spec_.tensors[a.tensor.index()].shape;
     int found = kNone, uses = 0;
     for (std::size_t d = 0; d < a.index.size(); ++d) {
+      if (counts_together(a.index[d])) continue;
       uses += indexes(a.index[d], outer_) + indexes(a.index[d], inner_);
       if (d + 1 < a.index.size() && a.index[d].plain_loop() == outer_ &&
           a.index[d + 1].plain_loop() == inner_ && shape[d] == spec_.loops[outer_.index()].extent &&
@@ -90,10 +91,24 @@ class Merger {
     return at == found;
   }
 
+  /// Whether the index has both only as a number of two digits: the inner loop is the last one.
+  bool counts_together(const Affine& index) const {
+    const auto of = [&](LoopId l) { return std::ranges::find(index.terms, l, &Term::loop); };
+    const auto outer = of(outer_), inner = of(inner_);
+    return index.gathered < 0 && outer != index.terms.end() && inner != index.terms.end() &&
+           outer->coefficient == inner->coefficient * spec_.loops[inner_.index()].extent;
+  }
+
   void drop(Access& a) const {
     if (const int at = at_[a.tensor.index()]; at >= 0) a.index.erase(a.index.begin() + at + 1);
-    for (Affine& index : a.index)
+    for (Affine& index : a.index) {
+      const auto inner = std::ranges::find(index.terms, inner_, &Term::loop);
+      if (inner != index.terms.end()) {  // they count together
+        std::ranges::find(index.terms, outer_, &Term::loop)->coefficient = inner->coefficient;
+        index.terms.erase(inner);
+      }
       for (Term& t : index.terms) renumber(t.loop);
+    }
   }
   void renumber(LoopId& l) const {
     if (l.index() > inner_.index()) l = LoopId(l.index() - 1);

@@ -12,11 +12,13 @@ namespace tilewright {
 using MayMerge = std::function<bool(const Loop& outer, const Loop& inner)>;
 
 /// The workload where two loops that index two neighbouring dimensions of every tensor that they
-/// index, whole and in the same order, are one, again and again; nothing where there are no such
-/// loops. Tensors and operators keep their order, names and elements: the rows and columns of an
-/// image that no window moves over become its points, so that a tile is any run of them.
+/// index, whole and in the same order, or one dimension as the digits of a number, are one, again
+/// and again; nothing where there are no such loops. Tensors and operators keep their order, names
+/// and elements: the rows and columns of an image that no window moves over become its points, so
+/// that a tile is any run of them, and an image that was made larger has its own rows again.
 ///
 ///   y[o,h,w] += x[c,h,w] * k[o,c]   =>   y[o,h] += x[c,h] * k[o,c], h as long as both
+///   y[c,h,p] += x[c,2*h+p+r-1] * k[c,r] (p: 2)   =>   y[c,h] += x[c,h+r-1] * k[c,r]
 ///
 /// Inputs must have no values of their own (without_names). `may`: empty allows all pairs. Cost:
 /// quadratic in loops.

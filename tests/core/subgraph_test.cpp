@@ -271,6 +271,19 @@ TEST(MergedLoops, RowsAndColumnsThatNoWindowMovesOverAreOne) {
   EXPECT_EQ(merged->tensor(*merged->find_tensor("i")).shape, (std::vector<std::int64_t>{6, 20}));
 }
 
+/// An image that was made twice as large has its rows in pairs; windows over it have whole ones.
+TEST(MergedLoops, TwoDigitsOfOneIndexAreOneLoop) {
+  const Workload w = workload_from_yaml(
+      "name: t\nloops: {c: 3, y: 4, p: 2, q: 2, r: 3}\ntensors: {i: [3, 20]}\noperators:\n"
+      "  - 'window: b[c,y,p,q] += i[c,4*y+2*p+q+r-1] * k[c,r]'\n"
+      "  - 'biased: o[c,y,p,q] = b[c,y,p,q] + g[c]'\n",
+      "t");
+  const std::optional<Workload> merged = merged_loops(w);
+  ASSERT_TRUE(merged);
+  EXPECT_EQ(to_text(*merged, OpId(0)), "window: b[c,y] += i[c,y+r-1] * k[c,r]");
+  EXPECT_EQ(merged->tensor(*merged->find_tensor("o")).shape, (std::vector<std::int64_t>{3, 16}));
+}
+
 TEST(MergedLoops, WhatIsNotWholeOrNotInOrderStays) {
   const auto merged = [](const char* op, const char* tensors) {
     return merged_loops(workload_from_yaml(std::string("name: t\nloops: {y: 4, x: 5}\n") + tensors +
@@ -280,7 +293,8 @@ TEST(MergedLoops, WhatIsNotWholeOrNotInOrderStays) {
   EXPECT_TRUE(merged("b[y,x] = i[y,x]", ""));
   for (const char* op :
        {"b[y,x] = i[y,x] + g[y]", "b[y,x] = i[x,y]", "b[y,x] = i[y,x+1]", "b[y] += i[y,x]",
-        "b[y,x] = select(lt(y, x), 0, i[y,x])", "b[y,x] = i[y,x] + i[y,0]"})
+        "b[y,x] = select(lt(y, x), 0, i[y,x])", "b[y,x] = i[y,x] + i[y,0]",
+        "b[y,x] = i[4*y+x]", "b[y,x] = i[y+4*x]", "b[y,x] = i[5*y+x] + g[y]"})
     EXPECT_FALSE(merged(op, "")) << op;
   EXPECT_FALSE(merged("b[y,x] = i[y,x]", "tensors: {i: [4, 6]}\n"));
 }
