@@ -35,7 +35,7 @@ class KernelEmitter::Points : PointText {
       followers_ = std::make_unique<Followers>(e_, id_, vector_, ranges_, names_);
     if (followers_ && followers_->empty()) followers_.reset();
     if (followers_) followers_->begin();
-    if (!emit_parts()) all_points();
+    if (!emit_copy() && !emit_parts()) all_points();
     if (followers_) followers_->end();
   }
 
@@ -146,6 +146,16 @@ class KernelEmitter::Points : PointText {
     }
     segment(w_.loop(along).extent, "");
     segment_ = {};
+    return true;
+  }
+
+  /// A tensor in another shape that lies where it is copied to (same_in_memory) is not copied.
+  bool emit_copy() {
+    const auto copied = copied_input(w_, n_.op);
+    if (!copied || followers_) return false;
+    e_.out_.open("if (static_cast<const void*>(" + name_in(*copied) + ") != " + name_out(0) + ")");
+    all_points();
+    e_.out_.close();
     return true;
   }
 

@@ -1,4 +1,4 @@
-// Operators that put tensors beside one another.
+// Operators that put tensors beside one another, or an element where it was.
 #pragma once
 
 #include <cstddef>
@@ -29,17 +29,25 @@ std::vector<JoinedPart> joined_parts(const Workload& w, OpId op);
 /// one.
 std::optional<std::int64_t> place_in_result(const Workload& w, OpId op, const JoinedPart& part);
 
+/// The input, by position, that the operator copies element by element into a tensor of as many;
+/// nothing where it is anything else.
+std::optional<std::size_t> copied_input(const Workload& w, OpId op);
+
+/// Whether such a copy has the input's elements in the order in which memory has them: dimensions
+/// are cut or put together, and index tensors whose values are known say the parts of a number.
+bool same_in_memory(const Workload& w, OpId op);
+
 /// A tensor that lies in another one's memory, which has its elements as they are.
 struct Inside {
   TensorId whole;
   std::int64_t offset = 0;  ///< in bytes
 };
-/// Tensors of a network that may lie in what they are joined to, so that nothing is copied: what
-/// operators make of its inputs, and no outputs. What several results have a part of lies in the
-/// first. That one may lie in another one itself.
+/// Tensors of a network that may lie in what they are joined to, or in what they are copied from,
+/// so that nothing is copied: what operators make of its inputs, and no outputs. What several
+/// results have a part of lies in the first. That one may lie in another one itself.
 std::map<TensorId, Inside> tensors_inside(const Workload& w);
 
-/// By OpId: joins that copy nothing then.
+/// By OpId: joins and copies that copy nothing then.
 std::vector<bool> joins_of_nothing(const Workload& w, const std::map<TensorId, Inside>& inside);
 
 }  // namespace tilewright

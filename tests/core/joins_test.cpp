@@ -88,6 +88,42 @@ TEST(Joins, WhatOperatorsMakeLiesInTheFirstResultThatHasIt) {
   EXPECT_FALSE(nothing[w.find_op("f")->index()]);
 }
 
+/// A copy of `a` whose rows are in pairs to one where they are in one dimension.
+Workload reshaped(const std::string& copy) {
+  return workload_from_yaml(
+      "name: w\nloops: {c: 3, y: 4, p: 2, x: 5, i: 8}\ndtypes: {k: i32, l: i32}\nvalues:\n"
+      "  k: [0, 0, 1, 1, 2, 2, 3, 3]\n  l: [0, 1, 0, 1, 0, 1, 0, 1]\noperators:\n"
+      "  - \"a: a[c,y,p,x] = g[c,y,p,x] * 2\"\n  - \"b: " +
+          copy +
+          "\"\n"
+          "  - \"d: d[c,i,x] = tanh(b[c,i,x]) + b[c,i,x] * k[i] + l[i]\"\n",
+      "test");
+}
+
+TEST(Joins, ACopyInAnotherShapeLiesInWhatItCopies) {
+  const Workload w = reshaped("b[c,i,x] = a[c,k[i],l[i],x]");
+  const OpId copy = *w.find_op("b");
+  ASSERT_TRUE(copied_input(w, copy));
+  EXPECT_EQ(w.op(copy).inputs[*copied_input(w, copy)].tensor, *w.find_tensor("a"));
+  EXPECT_TRUE(same_in_memory(w, copy));
+  const auto inside = tensors_inside(w);
+  ASSERT_EQ(inside.size(), 1u);
+  EXPECT_EQ(inside.begin()->first, *w.find_tensor("b"));
+  EXPECT_EQ(inside.begin()->second.whole, *w.find_tensor("a"));
+  const auto nothing = joins_of_nothing(w, inside);
+  EXPECT_TRUE(nothing[copy.index()]);
+  EXPECT_EQ(std::ranges::count(nothing, true), 1);
+}
+
+TEST(Joins, OtherCopiesHaveMemoryOfTheirOwn) {
+  for (const char* op : {"b[c,i,x] = a[c,l[i],l[i],x]", "b[c,i,x] = a[c,k[i],l[i],x] * 3",
+                         "b[c,i,x] = a[c,k[i],k[i],x]", "b[c,i,x] = a[2-c,k[i],l[i],x]",
+                         "b[c,i,x] = a[c,k[i],l[i],x-1]"}) {
+    const Workload w = reshaped(op);
+    EXPECT_TRUE(tensors_inside(w).empty()) << op;
+  }
+}
+
 /// What leaves the network has memory of its own.
 TEST(Joins, OutputsLieNowhere) {
   const Workload w = joined("c[i,n] = a[i,n] + b[i-16,n]",

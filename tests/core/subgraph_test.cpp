@@ -293,8 +293,8 @@ TEST(MergedLoops, WhatIsNotWholeOrNotInOrderStays) {
   EXPECT_TRUE(merged("b[y,x] = i[y,x]", ""));
   for (const char* op :
        {"b[y,x] = i[y,x] + g[y]", "b[y,x] = i[x,y]", "b[y,x] = i[y,x+1]", "b[y] += i[y,x]",
-        "b[y,x] = select(lt(y, x), 0, i[y,x])", "b[y,x] = i[y,x] + i[y,0]",
-        "b[y,x] = i[4*y+x]", "b[y,x] = i[y+4*x]", "b[y,x] = i[5*y+x] + g[y]"})
+        "b[y,x] = select(lt(y, x), 0, i[y,x])", "b[y,x] = i[y,x] + i[y,0]", "b[y,x] = i[4*y+x]",
+        "b[y,x] = i[y+4*x]", "b[y,x] = i[5*y+x] + g[y]"})
     EXPECT_FALSE(merged(op, "")) << op;
   EXPECT_FALSE(merged("b[y,x] = i[y,x]", "tensors: {i: [4, 6]}\n"));
 }
