@@ -196,6 +196,13 @@ class Resizing {
     });
   }
 
+  bool in_pieces(const Value& v, std::size_t dim) {
+    if (!v.view) return false;
+    View view = b_.read(v);
+    b_.normalise(view);
+    return view.dims[dim].size() > 1;
+  }
+
   /// Elements that are copied, as an index.
   Value moved(const std::string& name, const Value& v, std::size_t dim, const Resized& a,
               const std::vector<Taps>& all) {
@@ -205,6 +212,9 @@ class Resizing {
     for (std::int64_t y = 0; blocks && y < a.out; ++y)
       blocks = from[static_cast<std::size_t>(y)] == y / (a.out / a.in);
     if (!blocks) return b_.taken(name, v, dim, from);
+    // An image that is in pieces already, as one that was made larger before, is put together first:
+    // its elements stay where they are, and all that read the result have fewer pieces.
+    if (in_pieces(v, dim)) return moved(name, b_.plain(name + "_whole", v), dim, a, all);
     // Each element again and again: a dimension after it, of which nothing depends.
     Shape apart = v.shape, to = v.shape;
     apart.insert(apart.begin() + static_cast<std::ptrdiff_t>(dim) + 1, 1);
