@@ -212,8 +212,8 @@ class Resizing {
     for (std::int64_t y = 0; blocks && y < a.out; ++y)
       blocks = from[static_cast<std::size_t>(y)] == y / (a.out / a.in);
     if (!blocks) return b_.taken(name, v, dim, from);
-    // An image that is in pieces already, as one that was made larger before, is put together first:
-    // its elements stay where they are, and all that read the result have fewer pieces.
+    // An image that is in pieces already, as one that was made larger before, is put together
+    // first: its elements stay where they are, and all that read the result have fewer pieces.
     if (in_pieces(v, dim)) return moved(name, b_.plain(name + "_whole", v), dim, a, all);
     // Each element again and again: a dimension after it, of which nothing depends.
     Shape apart = v.shape, to = v.shape;

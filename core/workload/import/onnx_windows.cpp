@@ -294,6 +294,7 @@ std::optional<Value> spread_out(Builder& b, const std::string& name, const Value
   if (g > 1 && !b.unify(vx, 1, vw, 0)) return std::nullopt;
   if (c / g > 1 && !b.unify(vx, 2, vw, 1)) return std::nullopt;
   if (!sums_all(b, reads, {vw.dims[1]})) return std::nullopt;
+  bool sums = !vw.dims[1].empty();
   Shape shape = {x.shape[0], w.shape[1] * g};
   std::vector<Vars> dims = {vx.dims[0], vw.dims[0]};
   dims[1].insert(dims[1].end(), vw.dims[2].begin(), vw.dims[2].end());
@@ -307,23 +308,30 @@ std::optional<Value> spread_out(Builder& b, const std::string& name, const Value
       std::vector<VarTerm> terms;
       for (const Var v : at) terms.emplace_back(v, 1);
       for (const Var v : vw.dims[3 + i]) terms.emplace_back(v, -d.dilation);
+      sums = sums || !vw.dims[3 + i].empty();
       done = b.window(vx, 3 + i, terms, d.begin, true);
     } else if (d.out % d.stride == 0) {
       const std::int64_t high = floored(d.stride - 1 + d.begin, d.stride);
       const std::int64_t low = -floored(d.kernel - 1 - d.begin, d.stride);
-      const Var y0 = b.var(d.stride), j = b.var(high - low + 1);
+      const Var y0 = b.var(d.stride);
       const Vars y1 = b.vars(d.out / d.stride);
       at = y1;
       at.push_back(y0);
-      std::vector<VarTerm> terms = {{j, -1}};
+      std::vector<VarTerm> terms, taps = {{y0, 1}};
       for (const Var v : y1) terms.emplace_back(v, 1);
+      for (const Var j : b.vars(high - low + 1)) {  // none: an element has one tap
+        terms.emplace_back(j, -1);
+        taps.emplace_back(j, d.stride);
+        sums = true;
+      }
       done = b.window(vx, 3 + i, terms, high, true) &&
-             b.window(vw, 3 + i, {{y0, 1}, {j, d.stride}}, d.begin - d.stride * high, true);
+             b.window(vw, 3 + i, taps, d.begin - d.stride * high, true);
     } else {  // every element of the image for every one of the output
       at = b.vars(d.out);
       std::vector<VarTerm> terms;
       b.normalise(vx);
       for (const Var v : vx.dims[3 + i]) terms.emplace_back(v, -d.stride);
+      sums = sums || !vx.dims[3 + i].empty();
       for (const Var v : at) terms.emplace_back(v, 1);
       done = b.window(vw, 3 + i, terms, d.begin, true);
     }
@@ -333,7 +341,7 @@ std::optional<Value> spread_out(Builder& b, const std::string& name, const Value
   }
   Expr value = call("mul", {Expr{.kind = Expr::Kind::input, .input = 0},
                             Expr{.kind = Expr::Kind::input, .input = 1}});
-  return b.emit(name, x.type, shape, dims, reads, value, Combine::sum);
+  return b.emit(name, x.type, shape, dims, reads, value, sums ? Combine::sum : Combine::assign);
 }
 
 void say_conv_transpose(NodeReader& n) {
