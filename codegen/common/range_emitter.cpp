@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <numeric>
 
 namespace tilewright::codegen {
 namespace {
@@ -68,12 +69,13 @@ RangeEmitter::Cut RangeEmitter::cut(NodeId loop, const SymRanges& around) {
         .step = n.step,
         .inner = {.most = std::min(n.step, outer.most)},
         .whole_steps = size.is_constant() && size.constant % n.step == 0};
+  const std::int64_t begins = std::gcd(n.step, variables_.multiple(outer.lo));
   if (c.whole_steps) {
-    c.inner.lo = variables_.add(c.name, variables_.lower(outer.lo), last - n.step);
+    c.inner.lo = variables_.add(c.name, variables_.lower(outer.lo), last - n.step, begins);
     c.inner.hi = c.inner.lo + number(n.step);
   } else {
-    c.inner =
-        variables_.add_range(c.name, c.end, {variables_.lower(outer.lo), last}, c.inner.most, true);
+    c.inner = variables_.add_range(c.name, c.end, {variables_.lower(outer.lo), last}, c.inner.most,
+                                   true, begins);
   }
   return c;
 }
@@ -129,12 +131,13 @@ SymRange RangeEmitter::reach(const Operator& op, const Affine& index, std::size_
 
 /// A range of the emitted program by a name of its own; the same value keeps the name that it has.
 SymRange RangeEmitter::defined(const std::string& base, const std::string& value, Interval bounds,
-                               std::int64_t most, bool nonempty) {
+                               std::int64_t most, bool nonempty, std::int64_t multiple) {
   for (const auto& block : defined_)
     if (const auto found = block.find(value); found != block.end()) return found->second.front();
   const std::string name = names_.fresh(base);
   out_.line("const Range " + name + " = " + value + ";");
-  const SymRange r = variables_.add_range(name + ".lo", name + ".hi", bounds, most, nonempty);
+  const SymRange r =
+      variables_.add_range(name + ".lo", name + ".hi", bounds, most, nonempty, multiple);
   defined_.back()[value] = {r};
   return r;
 }
@@ -150,7 +153,7 @@ SymRange RangeEmitter::clipped(const SymRange& r, std::int64_t extent) {
                         std::max(extent, variables_.upper(r.lo))};
   SymRange part =
       defined("clipped", "clip(" + variables_.text(r) + ", " + std::to_string(extent) + ")", bounds,
-              std::min(r.most, extent));
+              std::min(r.most, extent), false, variables_.multiple(r.lo));
   part.within = {first_of(r), end_of(r)};
   // Clipped again it is the same: computes that follow one another have one range, by its name.
   defined_.back()["clip(" + variables_.text(part) + ", " + std::to_string(extent) + ")"] = {part};

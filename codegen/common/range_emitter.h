@@ -44,7 +44,7 @@ class RangeEmitter {
   const SymRanges& ahead_of(const std::vector<Inference>& inferences, const SymRanges& ranges,
                             SymRanges& made);
   SymRange defined(const std::string& base, const std::string& value, Interval bounds,
-                   std::int64_t most, bool nonempty = false);
+                   std::int64_t most, bool nonempty = false, std::int64_t multiple = 1);
   SymBox tile_of(const Buffer& b, const SymRanges& ranges);
   SymBox part_of(const Buffer& b, const BlockPart& part, const SymRanges& ranges) const;
   SymBox defined_box(const std::string& base, const std::string& value, const SymBox& like,

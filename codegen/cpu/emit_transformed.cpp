@@ -1,5 +1,6 @@
 // Convolutions whose rows of taps are transformed once for all runs; transformed_text.cpp.
 #include <algorithm>
+#include <numeric>
 
 #include "codegen/cpu/followers.h"
 #include "codegen/cpu/window_depth.h"
@@ -63,6 +64,9 @@ TransformedWindow KernelEmitter::transformed_of(NodeId id, const Window& x, cons
                                                 const SymRanges& ranges) const {
   const OpId op = k_.node(id).op;
   const auto most = [&](int l) { return static_cast<double>(range(ranges, op, l).most); };
+  // A tile that other operators' loops cut begins where they say.
+  const std::int64_t begins =
+      std::gcd(begins_of_tiles(op, x.rows), variables_.multiple(range(ranges, op, x.rows).lo));
   double steps = 1;
   for (int l : x.depth) steps *= most(l);
   TransformedWindow w{.rows = most(x.rows),
@@ -71,7 +75,7 @@ TransformedWindow KernelEmitter::transformed_of(NodeId id, const Window& x, cons
                       .channels = steps / static_cast<double>(taps.down * taps.across),
                       .down = taps.down,
                       .across = taps.across,
-                      .begins = begins_of_tiles(op, x.rows),
+                      .begins = begins,
                       .lanes = p_.vector_bytes / p_.element_bytes,
                       .registers = registers(),
                       .multiply_add = multiply_add_cycles(),

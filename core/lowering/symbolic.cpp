@@ -1,6 +1,7 @@
 #include "core/lowering/symbolic.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace tilewright::lowering {
 
@@ -28,19 +29,26 @@ SymRange whole_range(std::int64_t extent) {
   return {.lo = number(0), .hi = number(extent), .most = extent, .nonempty = extent > 0};
 }
 
-Linear Variables::add(std::string text, std::int64_t min, std::int64_t max) {
-  all_.push_back({.text = std::move(text), .min = min, .max = max});
+Linear Variables::add(std::string text, std::int64_t min, std::int64_t max, std::int64_t multiple) {
+  all_.push_back({.text = std::move(text), .min = min, .max = max, .multiple = multiple});
   return {.terms = {{static_cast<int>(all_.size()) - 1, 1}}, .constant = 0};
 }
 
 SymRange Variables::add_range(std::string lo, std::string hi, Interval bounds, std::int64_t most,
-                              bool nonempty) {
+                              bool nonempty, std::int64_t multiple) {
   SymRange r{.most = most, .nonempty = nonempty};
-  r.lo = add(std::move(lo), bounds.lo, bounds.hi);
+  r.lo = add(std::move(lo), bounds.lo, bounds.hi, multiple);
   r.hi = add(std::move(hi), bounds.lo, bounds.hi);
   all_.back().low = r.lo.terms.begin()->first;
   all_.back().most = most;
   return r;
+}
+
+std::int64_t Variables::multiple(const Linear& x) const {
+  std::int64_t of = std::abs(x.constant);
+  for (const auto& [v, c] : x.terms)
+    of = std::gcd(of, c * all_[static_cast<std::size_t>(v)].multiple);
+  return of;
 }
 
 std::int64_t Variables::upper(const Linear& x) const {

@@ -53,11 +53,14 @@ SymRange whole_range(std::int64_t extent);
 /// The int64 expressions of the emitted program, each with the bounds that are known of its value.
 class Variables {
  public:
-  /// A variable written as `text` with min <= value <= max.
-  Linear add(std::string text, std::int64_t min, std::int64_t max);
-  /// lo and hi of a range whose size is at most `most`, so that hi - lo is known to be.
+  /// A variable written as `text` with min <= value <= max, a multiple of `multiple`.
+  Linear add(std::string text, std::int64_t min, std::int64_t max, std::int64_t multiple = 1);
+  /// lo and hi of a range whose size is at most `most`, so that hi - lo is known to be. `multiple`:
+  /// lo is one of it.
   SymRange add_range(std::string lo, std::string hi, Interval bounds, std::int64_t most,
-                     bool nonempty);
+                     bool nonempty, std::int64_t multiple = 1);
+  /// What the value is known to be a multiple of; 0: it is 0.
+  std::int64_t multiple(const Linear& x) const;
   std::int64_t lower(const Linear& x) const;
   std::int64_t upper(const Linear& x) const;
   std::size_t count() const { return all_.size(); }
@@ -74,6 +77,7 @@ class Variables {
     std::string text;
     std::int64_t min = 0;
     std::int64_t max = 0;
+    std::int64_t multiple = 1;
     int low = -1;  ///< of the end of a range: its beginning
     bool gone = false;
     std::int64_t most = 0;

@@ -57,6 +57,15 @@ Drawn drawn(std::uint64_t seed) {
   const std::int64_t rows = pick(0, 1) == 1 ? o : std::min<std::int64_t>(o, 12 * pick(2, 4));
   d.tree = formatted("n/1 g/1 o/{} y/{} x/{} ( C.sums {})", rows, tile(y, 4),
                      pick(0, 3) > 0 ? x : tile(x, 6), followed ? "C.after " : "");
+  if (pick(0, 3) > 0) return d;
+  // What puts the rows behind others has tiles that begin within a group of them.
+  const std::int64_t before_them = pick(1, 70), all = o + before_them + pick(0, 20);
+  const std::size_t at = d.text.find("o: ");
+  d.text.insert(at, formatted("i: {}, ", all));
+  d.text += formatted("  - \"moved: E[n,g,i,y,x] = {}[n,g,i-{},y,x] * 2\"\n", followed ? "D" : "C",
+                      before_them);
+  d.tree = formatted("n/1 g/1 i/{} ( C.sums {}C.moved )", std::min(all, 8 * pick(2, 8)),
+                     followed ? "C.after " : "");
   return d;
 }
 
