@@ -36,6 +36,18 @@ bool is_padded_image(const Workload& w, const Operator& op, const Access& left,
   return loop && along.size() == 1 && along[0].loop == *loop && !indexes(left, *loop);
 }
 
+/// Whether the columns that a window moves along are the last dimension of what it reads: of others
+/// kernels compute one point after the other (codegen/cpu/emit_window.cpp).
+bool lies_along(const Workload& w, const Access& image, LoopId columns) {
+  const auto& shape = w.tensor(image.tensor).shape;
+  bool last = true;  // so far, from the end
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    if (last && indexes(image.index[d], columns)) return true;
+    last = last && shape[d] == 1;
+  }
+  return false;
+}
+
 }  // namespace
 
 bool through_window(const Access& a) {
@@ -79,6 +91,7 @@ std::optional<Product> product_of(const Workload& w, OpId id,
       if (!in_out && in_a && in_b) pick(p.depth);
     }
     if (p.columns < 0 || p.depth < 0) continue;
+    if (p.window && !lies_along(w, b, op.loops[static_cast<std::size_t>(p.columns)])) continue;
     const std::int64_t size = most(p.columns) * most(p.rows);
     if (size > best_size) best_size = size, best = p;
   }

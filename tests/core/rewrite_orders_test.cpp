@@ -111,6 +111,19 @@ TEST(MaterialiseAcross, SmallOperandsLieAlongTheRows) {
     EXPECT_TRUE(readers_across(of(loops + ", r: 3", op)).empty()) << op;
 }
 
+/// An image whose channels are last, where those of the result are first; with padding and steps.
+TEST(MaterialiseAcross, ImagesLieAlongTheRowsOfTheResult) {
+  const Workload w =
+      of("o: 4, y: 6, t: 7, c: 5, r: 3, q: 3", "s[o,y,t] += x[2*y+q-1,2*t+r-1,c] * k[o,c,q,r]");
+  const Result<Workload> r = apply("materialise-across:p", w);
+  ASSERT_TRUE(r.ok()) << r.reason();
+  EXPECT_EQ(check_rewrite(w, *r, 5).relative_error, 0);
+  for (const char* op : {"x_rows[x_0,x_2,x_1] = x[x_0,x_1,x_2]",
+                         "s[o,y,t] += x_rows[2*y+q-1,c,2*t+r-1] * k[o,c,q,r]"})
+    EXPECT_THAT(to_yaml(*r), testing::HasSubstr(op));
+  EXPECT_TRUE(readers_across(*r).empty());
+}
+
 TEST(MaterialiseOrders, OthersStay) {
   for (const char* op : {"s[i,j] = a[i,j] + b[j,i]", "s[i,j] = a[i,j] + a[i,i]", "s[i,j] = a[j,i]"})
     EXPECT_THAT(apply("materialise-orders:p", of("i: 9, j: 9", op)).reason(),
