@@ -57,10 +57,10 @@ bool through_window(const Access& a) {
 }
 
 std::optional<Product> product_of(const Workload& w, OpId id,
-                                  const std::vector<std::int64_t>& extents, bool rescaled) {
+                                  const std::vector<std::int64_t>& extents, bool on_gpu) {
   const Operator& op = w.op(id);
   if (op.outputs.size() != 1 || op.inputs.size() < 2 || w.gathers(id) ||
-      (op.inputs.size() > 2 && (!rescaled || !op.outputs[0].rescale)))
+      (op.inputs.size() > 2 && (!on_gpu || !op.outputs[0].rescale)))
     return std::nullopt;
   const Output& out = op.outputs[0];
   const Expr& e = out.value;
@@ -91,17 +91,17 @@ std::optional<Product> product_of(const Workload& w, OpId id,
       if (!in_out && in_a && in_b) pick(p.depth);
     }
     if (p.columns < 0 || p.depth < 0) continue;
-    if (p.window && !lies_along(w, b, op.loops[static_cast<std::size_t>(p.columns)])) continue;
+    if (p.window && !on_gpu && !lies_along(w, b, op.loops[static_cast<std::size_t>(p.columns)])) continue;
     const std::int64_t size = most(p.columns) * most(p.rows);
     if (size > best_size) best_size = size, best = p;
   }
   return best;
 }
 
-std::optional<Product> product_of(const Workload& w, OpId op, bool rescaled) {
+std::optional<Product> product_of(const Workload& w, OpId op, bool on_gpu) {
   std::vector<std::int64_t> extents;
   for (LoopId l : w.op(op).loops) extents.push_back(w.loop(l).extent);
-  return product_of(w, op, extents, rescaled);
+  return product_of(w, op, extents, on_gpu);
 }
 
 Blocks blocks_of(const Rates& r, double rows, double columns, double depth) {

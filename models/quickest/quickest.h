@@ -93,10 +93,11 @@ struct Product {
   bool window = false;  ///< the right operand is read through a window: a convolution
 };
 /// The loops that are longest in `extents` (by position in op.loops); nothing where the operator is
-/// no sum of products of two inputs.
+/// no sum of products of two inputs. `on_gpu`: rescaled sums are products, too, and so are windows
+/// over images of which any dimension is last.
 std::optional<Product> product_of(const Workload& w, OpId op,
-                                  const std::vector<std::int64_t>& extents, bool rescaled = false);
-std::optional<Product> product_of(const Workload& w, OpId op, bool rescaled = false);
+                                  const std::vector<std::int64_t>& extents, bool on_gpu = false);
+std::optional<Product> product_of(const Workload& w, OpId op, bool on_gpu = false);
 
 /// Several loops in one dimension, or one by steps of several elements: a window.
 bool through_window(const Access& a);
