@@ -277,11 +277,18 @@ Value spread(Builder& b, const std::string& name, const Value& v, std::size_t di
   return b.sliced(name, b.reshaped(name, all, whole), dim, 0, 1, (v.shape[dim] - 1) * apart + 1);
 }
 
-/// y of the output is stride * y1 + y0. X is read at y1 + c - j and the kernel at
-/// y0 + begin - stride * (c - j), for each j; outside of the kernel there are zeros.
-/// Nothing where an operand's cuts do not fit: then copies of them are read.
-std::optional<Value> spread_out(Builder& b, const std::string& name, const Value& x, const Value& w,
-                                const std::vector<Window>& ws, std::int64_t g) {
+/// Sums of a transposed convolution, and where the result lies in them.
+struct Spread {
+  Value sums;  ///< image, phases of all dimensions, channels, then q of each
+  std::vector<std::int64_t> phases, starts;  ///< of each dimension
+};
+
+/// Of a dimension, y + begin of the result is stride * (q + first) + r, with r in [0, stride): its
+/// phase. X is read at q + first - j and the kernel at r + stride * j, for each j, so that each
+/// phase is a convolution of its own, which nothing stands between. Kernels are as long as whole
+/// strides. Nothing where an operand's cuts do not fit: then copies of them are read.
+std::optional<Spread> spread_out(Builder& b, const std::string& name, const Value& x,
+                                 const Value& w, const std::vector<Window>& ws, std::int64_t g) {
   std::vector<View> reads = {b.read(x), b.read(w)};
   View &vx = reads[0], &vw = reads[1];
   const std::int64_t c = x.shape[1];
@@ -295,53 +302,62 @@ std::optional<Value> spread_out(Builder& b, const std::string& name, const Value
   if (c / g > 1 && !b.unify(vx, 2, vw, 1)) return std::nullopt;
   if (!sums_all(b, reads, {vw.dims[1]})) return std::nullopt;
   bool sums = !vw.dims[1].empty();
-  Shape shape = {x.shape[0], w.shape[1] * g};
-  std::vector<Vars> dims = {vx.dims[0], vw.dims[0]};
-  dims[1].insert(dims[1].end(), vw.dims[2].begin(), vw.dims[2].end());
+  Spread made;
+  Shape shape = {x.shape[0], 1, w.shape[1] * g};
+  std::vector<Vars> dims = {vx.dims[0], {}, vw.dims[0]};
+  dims[2].insert(dims[2].end(), vw.dims[2].begin(), vw.dims[2].end());
   const auto floored = [](std::int64_t p, std::int64_t q) { return (p - (p % q + q) % q) / q; };
   for (std::size_t i = 0; i < ws.size(); ++i) {
     const Window& d = ws[i];
-    Vars at;
-    bool done = false;
-    if (d.stride == 1) {
-      at = b.vars(d.out);
-      std::vector<VarTerm> terms;
-      for (const Var v : at) terms.emplace_back(v, 1);
-      for (const Var v : vw.dims[3 + i]) terms.emplace_back(v, -d.dilation);
-      sums = sums || !vw.dims[3 + i].empty();
-      done = b.window(vx, 3 + i, terms, d.begin, true);
-    } else if (d.out % d.stride == 0) {
-      const std::int64_t high = floored(d.stride - 1 + d.begin, d.stride);
-      const std::int64_t low = -floored(d.kernel - 1 - d.begin, d.stride);
-      const Var y0 = b.var(d.stride);
-      const Vars y1 = b.vars(d.out / d.stride);
-      at = y1;
-      at.push_back(y0);
-      std::vector<VarTerm> terms, taps = {{y0, 1}};
-      for (const Var v : y1) terms.emplace_back(v, 1);
-      for (const Var j : b.vars(high - low + 1)) {  // none: an element has one tap
-        terms.emplace_back(j, -1);
-        taps.emplace_back(j, d.stride);
-        sums = true;
-      }
-      done = b.window(vx, 3 + i, terms, high, true) &&
-             b.window(vw, 3 + i, taps, d.begin - d.stride * high, true);
-    } else {  // every element of the image for every one of the output
-      at = b.vars(d.out);
-      std::vector<VarTerm> terms;
-      b.normalise(vx);
-      for (const Var v : vx.dims[3 + i]) terms.emplace_back(v, -d.stride);
-      sums = sums || !vx.dims[3 + i].empty();
-      for (const Var v : at) terms.emplace_back(v, 1);
-      done = b.window(vw, 3 + i, terms, d.begin, true);
+    const std::int64_t first = floored(d.begin, d.stride), start = d.begin - d.stride * first;
+    const std::int64_t points = ceil_div(start + d.out, d.stride);
+    const Vars r = b.vars(d.stride), q = b.vars(points);
+    Vars taps = b.vars(d.kernel / d.stride);
+    std::vector<VarTerm> of_image, of_kernel;
+    for (const Var v : q) of_image.emplace_back(v, 1);
+    for (const Var v : r) of_kernel.emplace_back(v, 1);
+    for (const Var v : taps) {
+      of_image.emplace_back(v, -d.dilation);
+      of_kernel.emplace_back(v, d.stride);
     }
-    if (!done) return std::nullopt;
-    shape.push_back(d.out);
-    dims.push_back(at);
+    if (!b.window(vx, 3 + i, of_image, first, true) ||
+        (d.kernel > 1 && !b.window(vw, 3 + i, of_kernel, 0, false)))
+      return std::nullopt;
+    sums = sums || !taps.empty();
+    made.phases.push_back(d.stride);
+    made.starts.push_back(start);
+    shape[1] *= d.stride;
+    dims[1].insert(dims[1].end(), r.begin(), r.end());
+    shape.push_back(points);
+    dims.push_back(q);
   }
   Expr value = call("mul", {Expr{.kind = Expr::Kind::input, .input = 0},
                             Expr{.kind = Expr::Kind::input, .input = 1}});
-  return b.emit(name, x.type, shape, dims, reads, value, sums ? Combine::sum : Combine::assign);
+  made.sums =
+      b.emit(name, x.type, shape, dims, reads, value, sums ? Combine::sum : Combine::assign);
+  return made;
+}
+
+/// The phases beside one another, and of all points those of the result.
+Value together(Builder& b, const std::string& name, const Spread& s,
+               const std::vector<Window>& ws) {
+  const std::size_t spatial = ws.size();
+  const Shape& from = s.sums.shape;
+  Shape cut = {from[0]}, whole = {from[0], from[2]};
+  cut.insert(cut.end(), s.phases.begin(), s.phases.end());
+  cut.insert(cut.end(), from.begin() + 2, from.end());
+  std::vector<std::int64_t> order = {0, static_cast<std::int64_t>(spatial) + 1};
+  for (std::size_t i = 0; i < spatial; ++i) {
+    order.push_back(static_cast<std::int64_t>(spatial + 2 + i));
+    order.push_back(static_cast<std::int64_t>(1 + i));
+    whole.push_back(from[3 + i] * s.phases[i]);
+  }
+  Value v = b.transposed(b.reshaped(name, s.sums, cut), order);
+  if (from[1] > 1) v = b.copied(name + "_together", v);
+  v = b.reshaped(name, v, whole);
+  for (std::size_t i = 0; i < spatial; ++i)
+    v = b.sliced(name + "_part", v, 2 + i, s.starts[i], 1, ws[i].out);
+  return v;
 }
 
 void say_conv_transpose(NodeReader& n) {
@@ -383,11 +399,19 @@ void say_conv_transpose(NodeReader& n) {
       ws[i].kernel = ws[i].reach();
       ws[i].dilation = 1;
     }
+  for (std::size_t i = 0; i < spatial; ++i) {
+    const std::int64_t whole = ceil_div(ws[i].kernel, ws[i].stride) * ws[i].stride;
+    if (whole == ws[i].kernel) continue;
+    Shape zeros = w.shape;
+    zeros[2 + i] = whole - ws[i].kernel;
+    w = joined(b, n.name + "_kernel", {w, Builder::uniform(w.type, zeros, 0)}, 2 + i);
+    ws[i].kernel = whole;
+  }
   x = movable(b, n.name, x.uniform ? b.copied(n.name + "_image", x) : x, 2,
               std::vector<bool>(spatial, true));
   w = movable(b, n.name + "_kernel", w.uniform ? b.copied(n.name + "_kernel", w) : w, 2,
               std::vector<bool>(spatial, true));
-  const std::string name = n.has(2) ? n.name + "_conv" : n.name;
+  const std::string name = n.name + "_phases";
   auto made = spread_out(b, name, x, w, ws, g);
   if (!made) {
     const auto whole = [&](const char* what, const Value& v) {
@@ -397,7 +421,14 @@ void say_conv_transpose(NodeReader& n) {
     made = spread_out(b, name, whole("_image", x), whole("_kernel", w), ws, g);
   }
   if (!made) throw Unsupported{"an image that is read in parts"};
-  n.out[0] = biased(n, *made, 2);
+  if (n.has(2)) {  // of each channel, so that it is added where the sums are
+    Shape to(made->sums.shape.size(), 1);
+    to[2] = made->sums.shape[2];
+    if (elements_of(n.at(2).shape) != to[2]) throw Unsupported{"a bias of another size"};
+    made->sums =
+        sum_of(b, n.name + "_biased", made->sums, b.reshaped(n.name + "_bias", n.at(2), to));
+  }
+  n.out[0] = together(b, n.name, *made, ws);
 }
 
 }  // namespace
