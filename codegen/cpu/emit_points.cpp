@@ -153,6 +153,13 @@ class KernelEmitter::Points : PointText {
   bool emit_copy() {
     const auto copied = copied_input(w_, n_.op);
     if (!copied || followers_) return false;
+    // Tiles of the kernel's own may share memory, one after the other.
+    const auto at_home = [&](BufferId b, BufferRole role) {
+      return e_.buffer(b).role == role && e_.is_plain(b) && e_.packed_[b.index()].empty();
+    };
+    if (!(is_gather(op_.inputs[*copied]) || at_home(in(*copied), BufferRole::input)) ||
+        !at_home(n_.writes.front().buffer, BufferRole::output))
+      return false;
     e_.out_.open("if (static_cast<const void*>(" + name_in(*copied) + ") != " + name_out(0) + ")");
     all_points();
     e_.out_.close();

@@ -283,6 +283,17 @@ struct Spread {
   std::vector<std::int64_t> phases, starts;  ///< of each dimension
 };
 
+/// Dimensions whose phases would be one dimension too many for a tensor.
+std::vector<bool> too_many(std::int64_t images, std::int64_t groups, std::int64_t channels,
+                           const std::vector<Window>& ws) {
+  std::vector<bool> whole(ws.size(), false);
+  int dims = (images > 1) + (groups > 1) + (channels > 1) + static_cast<int>(ws.size());
+  for (const Window& d : ws) dims += d.stride > 1;
+  for (std::size_t i = ws.size(); i-- > 0 && dims > kMaxRank;)
+    if (ws[i].stride > 1) whole[i] = true, --dims;
+  return whole;
+}
+
 /// Of a dimension, y + begin of the result is stride * (q + first) + r, with r in [0, stride): its
 /// phase. X is read at q + first - j and the kernel at r + stride * j, for each j, so that each
 /// phase is a convolution of its own, which nothing stands between. Kernels are as long as whole
@@ -301,6 +312,7 @@ std::optional<Spread> spread_out(Builder& b, const std::string& name, const Valu
   if (g > 1 && !b.unify(vx, 1, vw, 0)) return std::nullopt;
   if (c / g > 1 && !b.unify(vx, 2, vw, 1)) return std::nullopt;
   if (!sums_all(b, reads, {vw.dims[1]})) return std::nullopt;
+  const std::vector<bool> whole = too_many(x.shape[0], g, w.shape[1], ws);
   bool sums = !vw.dims[1].empty();
   Spread made;
   Shape shape = {x.shape[0], 1, w.shape[1] * g};
@@ -309,6 +321,20 @@ std::optional<Spread> spread_out(Builder& b, const std::string& name, const Valu
   const auto floored = [](std::int64_t p, std::int64_t q) { return (p - (p % q + q) % q) / q; };
   for (std::size_t i = 0; i < ws.size(); ++i) {
     const Window& d = ws[i];
+    if (whole[i]) {  // every element of the image for every one of the result
+      const Vars y = b.vars(d.out);
+      std::vector<VarTerm> terms;
+      b.normalise(vx);
+      for (const Var v : vx.dims[3 + i]) terms.emplace_back(v, -d.stride);
+      for (const Var v : y) terms.emplace_back(v, 1);
+      sums = sums || !vx.dims[3 + i].empty();
+      if (!b.window(vw, 3 + i, terms, d.begin, true)) return std::nullopt;
+      made.phases.push_back(1);
+      made.starts.push_back(0);
+      shape.push_back(d.out);
+      dims.push_back(y);
+      continue;
+    }
     const std::int64_t first = floored(d.begin, d.stride), start = d.begin - d.stride * first;
     const std::int64_t points = ceil_div(start + d.out, d.stride);
     const Vars r = b.vars(d.stride), q = b.vars(points);
@@ -321,7 +347,7 @@ std::optional<Spread> spread_out(Builder& b, const std::string& name, const Valu
       of_kernel.emplace_back(v, d.stride);
     }
     if (!b.window(vx, 3 + i, of_image, first, true) ||
-        (d.kernel > 1 && !b.window(vw, 3 + i, of_kernel, 0, false)))
+        (!vw.dims[3 + i].empty() && !b.window(vw, 3 + i, of_kernel, 0, false)))
       return std::nullopt;
     sums = sums || !taps.empty();
     made.phases.push_back(d.stride);
