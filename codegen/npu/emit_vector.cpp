@@ -404,7 +404,7 @@ std::int64_t KernelEmitter::slab(const ScheduleNode& n, const std::vector<Interv
                                  const SlabLoops& loops, const SlabSums& sums, bool dry) {
   const std::vector<bool> moved = moved_by_elements(n, at, loops);
   SlabWork* const work =
-      dry || kept_ != Kept::all ? slab_work(n, at, loops, sums, dry, moved) : nullptr;
+      dry || kept_ == Kept::none ? slab_work(n, at, loops, sums, dry, moved) : nullptr;
   if (work != nullptr && work->instructions > 0) {
     if (!dry) charge(work->instructions);
     return work->elements;
