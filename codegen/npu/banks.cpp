@@ -76,6 +76,33 @@ std::int64_t period_of(const std::vector<Blocks>& operands, std::int64_t repeats
   return std::min(period, repeats);
 }
 
+/// Cycles that the accesses of so many repeats wait for one another.
+std::int64_t cycles_more(const std::vector<Blocks>& reads, const std::vector<Blocks>& writes,
+                         std::int64_t repeats, std::int64_t groups) {
+  std::vector<std::int64_t> taken, of_group;
+  const std::int64_t period =
+      std::lcm(period_of(reads, repeats, groups), period_of(writes, repeats, groups));
+  std::int64_t more = 0;
+  for (std::int64_t r = 0; r < std::min(period, repeats); ++r) {
+    const std::int64_t times = (repeats - r + period - 1) / period;  // repeats like this one
+    more += times * (std::max({std::int64_t{1}, most_of_a_group(reads, r, groups, taken, of_group),
+                               most_of_a_group(writes, r, groups, taken, of_group)}) -
+                     1);
+  }
+  return more;
+}
+
+/// Adds what tells the blocks from others: all of them further on by a block of each group wait as
+/// long.
+void add_to_key(const std::vector<Blocks>& all, std::int64_t groups,
+                std::vector<std::int64_t>& key) {
+  std::int64_t least = all.front().begin;
+  for (const Blocks& b : all) least = std::min(least, b.begin);
+  least -= least % (groups * kBlock);
+  for (const Blocks& b : all)
+    key.insert(key.end(), {b.begin - least, b.repeat_stride, b.block_stride, b.count});
+}
+
 }  // namespace
 
 std::int64_t KernelEmitter::bank_cycles(const Vector& v) const {
@@ -118,18 +145,13 @@ std::int64_t KernelEmitter::bank_cycles(const Vector& v) const {
       : broadcast        ? blocks(v.to, to, mask * kBlock / to_size, kBlock, lanes)
                          : blocks(v.to, to, mask, kBlock, ceil_div(lanes * to_size, kBlock))};
   if (reads.empty()) reads = writes;  // nothing is read
-  std::vector<std::int64_t> taken, of_group;
-  const std::int64_t repeats = v.repeat.literal(), groups = core().bank_groups;
-  const std::int64_t period =
-      std::lcm(period_of(reads, repeats, groups), period_of(writes, repeats, groups));
-  std::int64_t more = 0;
-  for (std::int64_t r = 0; r < std::min(period, repeats); ++r) {
-    const std::int64_t times = (repeats - r + period - 1) / period;  // repeats like this one
-    more += times * (std::max({std::int64_t{1}, most_of_a_group(reads, r, groups, taken, of_group),
-                               most_of_a_group(writes, r, groups, taken, of_group)}) -
-                     1);
-  }
-  return more;
+  const std::int64_t groups = core().bank_groups;
+  std::vector<std::int64_t> key{v.repeat.literal()};
+  add_to_key(reads, groups, key);
+  add_to_key(writes, groups, key);
+  const auto [known, is_new] = bank_cycles_.try_emplace(std::move(key), 0);
+  if (is_new) known->second = cycles_more(reads, writes, v.repeat.literal(), groups);
+  return known->second;
 }
 
 }  // namespace tilewright::npu

@@ -366,7 +366,8 @@ class KernelEmitter : private BlockWalk {
   bool uses_vector_ = false;
   std::array<bool, 2> lanes_made_ = {};  ///< in this block: lanes_of_blocks(), of f32 and f16
   std::map<std::vector<std::int64_t>, SlabWork> slabs_;
-  mutable std::map<int, SlabLoops> slab_loops_;  ///< by OpId
+  mutable std::map<int, SlabLoops> slab_loops_;                            ///< by OpId
+  mutable std::map<std::vector<std::int64_t>, std::int64_t> bank_cycles_;  ///< by repeats, blocks
   std::array<std::array<Way, kMemories>, kMemories> ways_ = {};
   std::vector<Buffer> extra_;                     ///< tensors' names for the transits, and scratch
   std::vector<std::int64_t> opens_, most_opens_;  ///< by BufferId: tiles a block, the most

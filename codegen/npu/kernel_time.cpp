@@ -2,9 +2,11 @@
 // is followed, the others taken to be where it is.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "codegen/npu/emitter.h"
 #include "codegen/npu/pipeline.h"
@@ -182,36 +184,89 @@ class LinesRead {
 
   /// Of the bytes that the read moves, the part that none has read before; from now on it has been.
   double add(const HomeRead& r) {
-    const tilewright::Tensor& tensor = w_.tensor(*w_.find_tensor(r.tensor));
-    std::vector<bool>& had = had_[r.tensor];
-    had.resize(static_cast<std::size_t>(ceil_div(tensor.bytes().value, line_) + 1));
-    const std::int64_t size = size_of(tensor.dtype);
-    const Matrices m = matrices_of(r.box);
-    const int rank = r.box.rank();
-    const std::int64_t pitch = rank > 0 ? tensor.shape.back() : 1;
-    std::int64_t lines = 0, offset = 0;
-    for (std::int64_t i = 0; i < m.count * m.rows; ++i) {
-      if (i % m.rows == 0) {
-        const Box matrix = matrix_of(r.box, i / m.rows);
-        offset = 0;
-        for (int d = 0; d < rank; ++d)
-          offset = offset * tensor.shape[static_cast<std::size_t>(d)] + matrix[d].lo;
-      }
-      const std::int64_t begin = (offset + i % m.rows * pitch) * size;
-      const std::int64_t end = begin + m.columns * size;
-      for (std::int64_t l = begin / line_; l * line_ < end; ++l) {
-        if (had[static_cast<std::size_t>(l)]) continue;
-        had[static_cast<std::size_t>(l)] = true;
-        ++lines;
+    Had& had = of(r.tensor);
+    // Cores read the same, and each reads again what it does not keep.
+    if (!had.boxes.insert(r.box).second) return 0;
+    const std::vector<std::int64_t>& shape = had.tensor->shape;
+    const std::int64_t size = size_of(had.tensor->dtype);
+    // Elements that follow one another: of the last dimension, and of those around it for as long
+    // as the box has all that is within.
+    int around = r.box.rank();
+    std::int64_t run = 1, whole = 1;
+    while (around > 0 && run == whole) {
+      const auto d = static_cast<std::size_t>(--around);
+      run *= r.box[around].size();
+      whole *= shape[d];
+    }
+    if (r.box.empty()) return 0;
+    std::array<std::int64_t, kMaxRank> pitch{};  // bytes
+    std::int64_t offset = 0, place = size;
+    for (int d = r.box.rank() - 1; d >= 0; --d) {
+      pitch[static_cast<std::size_t>(d)] = place;
+      offset += r.box[d].lo * place;
+      place *= shape[static_cast<std::size_t>(d)];
+    }
+    std::array<std::int64_t, kMaxRank> at{};  // of the run, from the box's begin
+    std::int64_t lines = 0;
+    for (int d = 0; d >= 0;) {
+      lines += had.take(offset / line_, ceil_div(offset + run * size, line_));
+      for (d = around - 1; d >= 0; --d) {
+        const auto i = static_cast<std::size_t>(d);
+        offset += pitch[i];
+        if (++at[i] < r.box[d].size()) break;
+        offset -= at[i] * pitch[i];
+        at[i] = 0;
       }
     }
     return r.moved > 0 ? std::min(1.0, static_cast<double>(lines * line_) / r.moved) : 0;
   }
 
  private:
+  /// Any order.
+  struct Before {
+    bool operator()(const Box& a, const Box& b) const {
+      if (a.rank() != b.rank()) return a.rank() < b.rank();
+      for (int d = 0; d < a.rank(); ++d) {
+        if (a[d].lo != b[d].lo) return a[d].lo < b[d].lo;
+        if (a[d].hi != b[d].hi) return a[d].hi < b[d].hi;
+      }
+      return false;
+    }
+  };
+  struct Had {
+    const tilewright::Tensor* tensor = nullptr;
+    std::vector<std::uint64_t> lines = {};  ///< a bit each
+    std::set<Box, Before> boxes = {};       ///< all whose lines were had
+
+    /// Of the lines [first, last) those that were not had, which are from now on.
+    std::int64_t take(std::int64_t first, std::int64_t last) {
+      constexpr std::int64_t kBits = 64;
+      std::int64_t fresh = 0;
+      for (std::int64_t word = first / kBits; word * kBits < last; ++word) {
+        const std::int64_t from = std::max<std::int64_t>(first - word * kBits, 0);
+        const std::int64_t count = std::min(last - word * kBits, kBits) - from;
+        const std::uint64_t bits = (~std::uint64_t{0} >> (kBits - count)) << from;
+        std::uint64_t& own = lines[static_cast<std::size_t>(word)];
+        if ((bits & ~own) == 0) continue;
+        fresh += std::popcount(bits & ~own);
+        own |= bits;
+      }
+      return fresh;
+    }
+  };
+
+  Had& of(const std::string& tensor) {
+    Had& had = had_[tensor];
+    if (had.tensor == nullptr) {
+      had.tensor = &w_.tensor(*w_.find_tensor(tensor));
+      had.lines.resize(static_cast<std::size_t>(had.tensor->bytes().value / line_ / 64 + 2));
+    }
+    return had;
+  }
+
   const Workload& w_;
   std::int64_t line_;
-  std::map<std::string, std::vector<bool>> had_;
+  std::map<std::string, Had> had_;
 };
 
 /// A round of blocks, one a core, and how many rounds are taken to be as long as it.

@@ -269,7 +269,12 @@ std::optional<Reason> misfit(const Schedule& s) {
   const auto limits = [](const Level& l) {
     return l.managed == Managed::software && l.capacity.value != 0;
   };
-  if (std::ranges::none_of(s.machine->levels, limits)) return std::nullopt;
+  // Where a cache is planned for, no tile need be anywhere else.
+  if (std::ranges::none_of(s.kernels, [&](const ScheduledKernel& k) {
+        return std::ranges::any_of(
+            k.buffers, [&](const Buffer& b) { return limits(s.machine->level(b.level)); });
+      }))
+    return std::nullopt;
   const auto use = memory_use(s);
   for (const Level& level : s.machine->levels) {
     const auto found = use.find(level.name);

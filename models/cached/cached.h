@@ -54,8 +54,10 @@ inline constexpr std::int64_t kCachedSteps = 800'000;
 /// fewer lines than there are ways. Where lines are listed, all that the access touches alike is
 /// judged.
 ///
-/// Cost: at most about five hundred samples, each as the depth of the tree and a logarithm of the
-/// trips: some milliseconds at most. Traffic::memory is left empty.
+/// Cost: three samples of each kind of touch, and up to about five hundred where these differ: some
+/// milliseconds at most for a kernel. Each takes as long as the depth of the tree and a logarithm
+/// of the trips, and a step for each tensor of the kernels that are passed: seconds where these are
+/// thousands. Traffic::memory is left empty.
 Result<Traffic> cached_traffic(const Schedule& schedule, Layout layout, CachedCost* cost = nullptr,
                                std::int64_t most_steps = kCachedSteps);
 

@@ -105,6 +105,22 @@ void subtract(const Array& a, Piece p, const Piece& by, std::int64_t line,
   }
 }
 
+/// Adds what no other piece covers.
+void add_piece(const Array& a, std::vector<Piece>& list, const Piece& p) {
+  for (const Piece& other : list)
+    if (covers(other, p) || lies_over(a, other, p)) return;
+  list.push_back(p);
+}
+
+/// Adds what is in no other box; those that are in it go.
+void add_box(std::vector<Box>& list, const Box& box) {
+  if (box.empty()) return;
+  for (const Box& other : list)
+    if (contains(other, box)) return;
+  std::erase_if(list, [&](const Box& other) { return contains(box, other); });
+  list.push_back(box);
+}
+
 /// Parts of a box that its compute touches before a line's bytes in one of its rows, or after them.
 template <class F>
 void parts_beside(const Piece& p, const RowBytes& x, bool before, F&& f) {
@@ -135,19 +151,14 @@ void Window::clear() {
 void Window::add(int array, const Piece& p) {
   auto& list = by_array_[static_cast<std::size_t>(array)];
   if (list.empty() && boxes_[static_cast<std::size_t>(array)].empty()) used_.push_back(array);
-  for (const Piece& other : list)
-    if (covers(other, p) || lies_over(nest_.array(array), other, p)) return;
-  list.push_back(p);
+  add_piece(nest_.array(array), list, p);
 }
 
 void Window::add(int array, const Box& box) {
   if (box.empty()) return;
   auto& list = boxes_[static_cast<std::size_t>(array)];
   if (list.empty() && by_array_[static_cast<std::size_t>(array)].empty()) used_.push_back(array);
-  for (const Box& other : list)
-    if (contains(other, box)) return;
-  std::erase_if(list, [&](const Box& other) { return contains(box, other); });
-  list.push_back(box);
+  add_box(list, box);
 }
 
 /// Of the word in the table, or where it would be.
@@ -332,11 +343,54 @@ bool Lookback::holds(const Path& path, const Frame& around, int node, Interval i
   return nest_.has(path, around, node, iterations, -1, 0, x, writes);
 }
 
+const std::vector<Lookback::Touched>& Lookback::touched_by(const Frame& around, int kernel) const {
+  by_kernel_.resize(nest_.nodes().size());
+  std::vector<Touched>& all = by_kernel_[static_cast<std::size_t>(kernel)];
+  if (!all.empty()) return all;
+  const auto of = [&](int array) -> Touched& {
+    const auto at = std::ranges::find(all, array, &Touched::array);
+    return at != all.end() ? *at : all.emplace_back(Touched{.array = array});
+  };
+  const bool loop = nest_.node(kernel).kind == NodeKind::loop;
+  const Interval whole{0, loop ? nest_.trips_of(kernel, around) : 1};
+  Path path;
+  nest_.begin(path);
+  nest_.sweep_boxes(
+      path, around, kernel, whole,
+      [&](int array, const Box& box) { add_box(of(array).boxes, box); },
+      [&](const Use& u, const Piece& p) {
+        add_piece(nest_.array(u.array), of(u.array).pieces, p);
+      });
+  const auto mark = [&](auto&& self, int node) -> void {
+    for (const Use& u : nest_.node(node).uses)
+      if (u.write) of(u.array).written = true;
+    for (const int c : nest_.node(node).children) self(self, c);
+  };
+  mark(mark, kernel);
+  return all;
+}
+
 void Lookback::pass(const Path& path, const Frame& around, int node, Interval iterations,
                     Window& window) const {
+  const NestNode& n = nest_.node(node);
+  if (n.parent == 0 &&
+      (n.kind != NodeKind::loop || iterations == Interval{0, nest_.trips_of(node, around)})) {
+    for (const Touched& t : touched_by(around, node)) {
+      for (const Box& box : t.boxes) window.add(t.array, box);
+      for (const Piece& p : t.pieces) window.add(t.array, p);
+    }
+    return;
+  }
   nest_.sweep_boxes(
       path, around, node, iterations, [&](int array, const Box& box) { window.add(array, box); },
       [&](const Use& u, const Piece& p) { window.add(u.array, p); });
+}
+
+/// Bits stand for many arrays where there are many.
+bool Lookback::may_hold(const Frame& around, int kernel, const Spot& x, bool writes) const {
+  const std::vector<Touched>& all = touched_by(around, kernel);
+  const auto at = std::ranges::find(all, x.array, &Touched::array);
+  return at != all.end() && (at->written || !writes);
 }
 
 bool Lookback::touched(const Path& path, const Frame& around, int loop, Interval iterations,
@@ -384,7 +438,8 @@ bool Lookback::into_children(Path& before, std::size_t end, const Spot& x, Windo
   for (std::size_t c = end; c-- > 0;) {
     const int child = nest_.node(parent).children[c];
     const NestNode& n = nest_.node(child);
-    if (((writes ? n.written : n.arrays) & bit_of(x.array)) != 0) {
+    if (((writes ? n.written : n.arrays) & bit_of(x.array)) != 0 &&
+        (parent != 0 || may_hold(before.back(), child, x, writes))) {
       if (into(before, child, x, window, writes)) return true;
       before.cut(size);
       continue;  // passed on the way

@@ -98,6 +98,15 @@ class Lookback {
  private:
   bool holds(const Path& path, const Frame& around, int node, Interval iterations, const Spot& x,
              bool writes) const;
+  /// What a kernel touches as a whole, which is the same wherever it is passed.
+  struct Touched {
+    int array = 0;
+    bool written = false;
+    std::vector<Box> boxes = {};
+    std::vector<Piece> pieces = {};
+  };
+  const std::vector<Touched>& touched_by(const Frame& around, int kernel) const;
+  bool may_hold(const Frame& around, int kernel, const Spot& x, bool writes) const;
   void pass(const Path& path, const Frame& around, int node, Interval iterations,
             Window& window) const;
   bool into(Path& before, int node, const Spot& x, Window& window, bool writes) const;
@@ -108,6 +117,8 @@ class Lookback {
   bool into_uses(Path& before, std::size_t end, const Spot& x, Window& window, bool writes) const;
 
   const Nest& nest_;
+  /// By node, of the root's children: found when they are first passed.
+  mutable std::vector<std::vector<Touched>> by_kernel_ = {};
 };
 
 }  // namespace tilewright::cached

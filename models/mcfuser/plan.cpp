@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <map>
 
 #include "core/base/format.h"
 #include "models/mcfuser/detail.h"
@@ -393,6 +394,38 @@ Result<Reading> expression_of(const Chain& c, const Schedule& s) {
   return Reason{kNone + std::string("no nest or sequence of the loops has this tree")};
 }
 
+namespace {
+
+/// No more than memory_use of the candidate's plan: the tiles of one operator, as loops cut them.
+Bytes least_held(const Chain& c, const Tiles& tiles) {
+  const Workload& w = *c.workload;
+  const auto size = [&](LoopId l) {
+    const bool batch = std::ranges::find(c.batch, l) != c.batch.end();
+    return batch ? std::int64_t{1} : std::min(tiles[l.index()], w.loop(l).extent);
+  };
+  std::int64_t most = 0;
+  for (const Operator& op : w.operators()) {
+    std::map<TensorId, std::int64_t> held;
+    const auto add = [&](const Access& a) {
+      std::int64_t elements = 1;
+      for (const Affine& i : a.index) {
+        const auto l = i.plain_loop();
+        elements *= l ? size(*l) : 1;
+      }
+      std::int64_t& own = held[a.tensor];
+      own = std::max(own, elements * size_of(w.tensor(a.tensor).dtype));
+    };
+    for (const Access& a : op.inputs) add(a);
+    for (const Output& o : op.outputs) add(o.target);
+    std::int64_t bytes = 0;
+    for (const auto& [tensor, own] : held) bytes += own;
+    most = std::max(most, bytes);
+  }
+  return Bytes(most);
+}
+
+}  // namespace
+
 std::vector<Ranked> ranked_plans(const Chain& c, const Machine& m, LevelId level, const Device& d,
                                  const Options& o, const Found& found, std::size_t count,
                                  const Accepts& accepts) {
@@ -400,6 +433,7 @@ std::vector<Ranked> ranked_plans(const Chain& c, const Machine& m, LevelId level
   std::vector<Ranked> out;
   for (std::size_t i = 0; i < found.best.size() && out.size() < count; ++i) {
     const Candidate& one = found.best[i];
+    if (least_held(c, one.tiles) > d.shared) continue;
     Plan plan = plan_of(c, one.group->sub, one.tiles, m, level, o);
     if (std::ranges::find(out, plan, &Ranked::plan) != out.end()) continue;
     const Result<Schedule> schedule = resolve(plan, c.workload, machine);

@@ -49,10 +49,36 @@ constexpr std::int64_t kSteps = 12'000'000;
 /// with smaller ones.
 constexpr std::int64_t kLargerSteps = 3'000'000;
 
+/// What a plan takes.
+struct Timed {
+  Plan plan = {};                      ///< without names
+  std::optional<double> seconds = {};  ///< none: illegal, does not fit, or longer than most_steps
+  std::int64_t most_steps = -1;        ///< Question::most_steps that it was timed with
+  std::int64_t steps = 0;              ///< that the price took
+};
+
+/// What the target's time model has said of plans of equal workloads: a workload and what rewrites
+/// make of it have most of their parts in common.
+class KnownTimes {
+ public:
+  /// The plan's, or a new one. Cost: all workloads that are known, and all plans of that.
+  Timed& of(const Workload& w, const Plan& plan) {
+    auto at = std::ranges::find_if(all_, [&](const auto& known) { return *known.first == w; });
+    if (at == all_.end())
+      at = all_.insert(at, {std::make_shared<const Workload>(w), std::deque<Timed>()});
+    auto known = std::ranges::find(at->second, plan, &Timed::plan);
+    if (known == at->second.end()) known = at->second.insert(known, {.plan = plan});
+    return *known;
+  }
+
+ private:
+  std::deque<std::pair<std::shared_ptr<const Workload>, std::deque<Timed>>> all_;
+};
+
 /// The plan of one question: run() once.
 class Chooser {
  public:
-  explicit Chooser(const Question& q) : q_(q), clock_(target_time(q)) {}
+  Chooser(const Question& q, KnownTimes& times) : q_(q), times_(times), clock_(target_time(q)) {}
   Result<Proposal> run(bool why);
   /// Rewrites of the parts that run() took, where the whole with all of them does not have the
   /// parts any more.
@@ -89,13 +115,6 @@ class Chooser {
   void search_trees(const Part& p, int effort);
   /// More trees of each part that is taken.
   void polish(double& least, std::vector<const Candidate*>& best);
-  /// What a plan takes.
-  struct Timed {
-    Plan plan = {};                      ///< without names
-    std::optional<double> seconds = {};  ///< none: illegal, does not fit, or longer than most_steps
-    std::int64_t most_steps = -1;        ///< Question::most_steps that it was timed with
-    std::int64_t steps = 0;              ///< that the price took
-  };
   /// All candidates, by the target's time model: where one has a time in few steps, those that take
   /// many are left out.
   void time_all(Known& known);
@@ -130,6 +149,9 @@ class Chooser {
   /// What models say of a plan at most; `counting`: those that make no plans.
   std::optional<double> most(const Plan& plan, const std::shared_ptr<const Workload>& w,
                              bool counting);
+  /// By the target's time model, which is asked once; the steps count each time.
+  std::optional<double> by_clock(const std::shared_ptr<const Workload>& w, const Plan& plan,
+                                 std::int64_t most_steps);
   std::optional<double> cost(const Model& e, std::shared_ptr<const Workload> w, const Plan& plan,
                              std::int64_t most_steps = std::numeric_limits<std::int64_t>::max());
 
@@ -168,6 +190,7 @@ class Chooser {
   std::vector<Edge> edges(const std::vector<const Candidate*>& best);
 
   const Question& q_;
+  KnownTimes& times_;
   const Model* clock_;     ///< whose seconds alone count; null: nobody's
   bool refines_ = true;    ///< tiles are searched
   std::size_t atoms_ = 0;  ///< what no cut parts; 0: not counted yet

@@ -120,8 +120,8 @@ void Chooser::polish(double& least, std::vector<const Candidate*>& best) {
   }
 }
 
-const Chooser::Timed& Chooser::timed(Plan plan, const std::shared_ptr<const Workload>& w,
-                                     std::int64_t most_steps) {
+const Timed& Chooser::timed(Plan plan, const std::shared_ptr<const Workload>& w,
+                            std::int64_t most_steps) {
   for (Kernel& k : plan.kernels) k.name.clear(), k.by.clear();
   auto& known = timed_[w];
   auto at = std::ranges::find(known, plan, &Timed::plan);
@@ -130,10 +130,23 @@ const Chooser::Timed& Chooser::timed(Plan plan, const std::shared_ptr<const Work
   at->most_steps = most_steps;
   const std::int64_t before = walked_;
   if (resolved(at->plan, w, q_))
-    at->seconds =
-        clock_ != nullptr ? cost(*clock_, w, at->plan, most_steps) : most(at->plan, w, false);
+    at->seconds = clock_ != nullptr ? by_clock(w, at->plan, most_steps) : most(at->plan, w, false);
   at->steps = walked_ - before;
   return *at;
+}
+
+std::optional<double> Chooser::by_clock(const std::shared_ptr<const Workload>& w, const Plan& plan,
+                                        std::int64_t most_steps) {
+  Timed& known = times_.of(*w, plan);
+  if (known.most_steps == most_steps) {
+    walked_ += known.steps;
+    return known.seconds;
+  }
+  const std::int64_t before = walked_;
+  known.seconds = cost(*clock_, w, plan, most_steps);
+  known.steps = walked_ - before;
+  known.most_steps = most_steps;
+  return known.seconds;
 }
 
 void Chooser::time_all(Known& known) {

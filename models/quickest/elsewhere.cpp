@@ -195,13 +195,13 @@ namespace {
 
 /// The plan of the composition.
 Result<Planned> planned_of_others(const Question& q, const Settings& settings,
-                                  const stitching::Composition& c) {
+                                  const stitching::Composition& c, KnownTimes& times) {
   Question of = q;
   of.workload = c.workload;
   std::vector<std::string> apart;
   Result<Proposal> best = Reason{};
   for (int turn = 0; turn < kTimesRewritten; ++turn) {
-    Chooser chooser(of);
+    Chooser chooser(of, times);
     best = chooser.run(settings.flag("why"));
     // A rewrite changes other parts, too: then all of the whole is planned as it is with them.
     auto whole =
@@ -229,9 +229,11 @@ constexpr std::array<std::pair<const char*, std::vector<OpId> (*)(const Workload
 
 Result<Proposal> propose_of_others(const Question& q, const Settings& settings) {
   const bool rewrites = target_time(q) != nullptr && !settings.flag(kAsWritten);
+  KnownTimes times;
   Wholes wholes(
       q.workload,
-      [&](const stitching::Composition& c) { return planned_of_others(q, settings, c); }, rewrites);
+      [&](const stitching::Composition& c) { return planned_of_others(q, settings, c, times); },
+      rewrites);
   if (rewrites) {
     // Each on top of those that gained.
     const bool small = q.workload->operators().size() <= kEveryPartition;

@@ -139,6 +139,28 @@ std::pair<double, double> read_across(const std::string& workload, const std::st
       static_cast<double>(simulate(*s, {.layout = Layout::row_major}).total(boundary).read.value)};
 }
 
+/// Kernels by the hundred, each of one operator, with more tensors than a mask has bits: whether a
+/// kernel touches a tensor, and what it touches as a whole, is asked of each many times.
+TEST(Cached, KernelsOfANetworkThatWeightsAreReadAgainBy) {
+  const auto machine = std::make_shared<const Machine>(named_machine("cache:2K/4,1M/16"));
+  const auto w =
+      std::make_shared<const Workload>(named_workload("lstm:steps=40,layers=1,hidden=48"));
+  Plan plan;
+  for (const Operator& op : w->operators())
+    plan.kernels.push_back({.name = op.name, .tree = compute(op.name)});
+  const auto s = resolve(plan, w, machine);
+  ASSERT_TRUE(s.ok()) << s.reason();
+  ASSERT_GT(w->tensors().size(), 64U);
+  const Result<Traffic> predicted = cached_traffic(*s, Layout::row_major, nullptr, 0);
+  ASSERT_TRUE(predicted.ok()) << predicted.reason();
+  const Traffic simulated = simulate(*s, {.layout = Layout::row_major});
+  for (const std::string boundary : {"L2/L1", "DRAM/L2"}) {
+    const auto a = static_cast<double>(predicted->total(boundary).read.value);
+    const auto b = static_cast<double>(simulated.total(boundary).read.value);
+    EXPECT_NEAR(a, b, 0.05 * b) << boundary;
+  }
+}
+
 /// Two kernels compute an operator, each for one of its results. What a kernel makes and nobody in
 /// it reads has a tile that no loop fixes: the walk looked up a loop that is none.
 TEST(Cached, SaysOfWhichResultNobodyReadsATile) {

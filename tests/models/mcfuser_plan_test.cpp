@@ -6,6 +6,7 @@
 #include <cmath>
 #include <random>
 
+#include "core/base/effort.h"
 #include "core/machine/machine.h"
 #include "core/plan/schedule.h"
 #include "core/workload/rewrite/rewrite.h"
@@ -314,6 +315,18 @@ TEST(McfuserSearch, CandidatesThatDoNotRunAreNotReturned) {
   Evolution e{.population = 32, .generations = 3};
   e.measure = [](const Candidate&) { return -1.0; };
   EXPECT_FALSE(evolve(c, s, d, {}, e).ok());
+}
+
+/// The fastest candidates of a long attention hold too much, as tiles alone say: no plan is made of
+/// any of them, each of which would take a unit of effort for each operator.
+TEST(McfuserSearch, CandidatesWhoseTilesAloneDoNotFitTakeNoEffort) {
+  const Machine m = named_machine("h100");
+  const LevelId level = *m.find("shared");
+  const Chain c = chain("attention:heads=12,m=27720,l=27720,k=128,n=128,dtype=f16");
+  Device d = a100(c);
+  d.shared = Bytes(20'000);
+  const Effort limit(10'000);
+  EXPECT_FALSE(best_plan(c, m, level, d, {}).ok());
 }
 
 TEST(McfuserSearch, BestPlansFitAndKeepTheSpace) {

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "core/workload/text.h"
+#include "models/quickest/chooser.h"
 #include "models/quickest/partition.h"
 #include "models/quickest/refine.h"
 #include "models/tables.h"
@@ -110,6 +111,18 @@ TEST(Planner, TilesOfFewRowsAreSearched) {
     });
     EXPECT_EQ(seconds, best) << name;
   }
+}
+
+/// A part is the same before a rewrite of the whole and after: what its plan takes is known then,
+/// of the very plan, and of no other workload's.
+TEST(Planner, TimesAreKnownByWhatWorkloadsSay) {
+  KnownTimes times;
+  const Workload w = named_workload("gemm:m=8,n=8,k=8");
+  const Plan plan{.kernels = {{.tree = parse_tree("m/2 ( C.gemm )")}}};
+  times.of(w, plan) = {.plan = plan, .seconds = 1e-6, .most_steps = 7, .steps = 5};
+  EXPECT_EQ(times.of(named_workload("gemm:m=8,n=8,k=8"), plan).steps, 5);
+  EXPECT_FALSE(times.of(named_workload("gemm:m=8,n=8,k=9"), plan).seconds);
+  EXPECT_FALSE(times.of(w, {.kernels = {{.tree = parse_tree("m/4 ( C.gemm )")}}}).seconds);
 }
 
 /// The steps that a search tries beside one, when none is faster.
