@@ -54,6 +54,8 @@ class Compute {
   Apart between_neighbours(int input) const;
 
   BufferId buffer_read(int input) const;
+  /// Whether all tiles have one size, which compilers know.
+  bool has_one_size() const;
   /// Whether the tile is a convolution of whole numbers of 8 bits with all of its depth.
   bool takes_bytes(const Product& x) const;
   /// Whether the product is one of tiles of 8-bit numbers.
@@ -71,6 +73,9 @@ class Compute {
   double panels_begun(const Product& x, const ProductBox& box) const;
   double elements_apart(const Product& x, const ProductBox& box) const;
   double copies(const Product& x, const ProductBox& box) const;
+  bool sums_return() const;
+  double waits_for_parts(const Product& x, const ProductBox& box) const;
+  double begins_window(const Product& x, const ProductBox& box) const;
   double by_points(const Product& x, const ProductBox& box) const;
   std::optional<ProductSeconds> by_transform(const Product& x, const ProductBox& box) const;
   int steps_at_once(const Product& x) const;
@@ -89,6 +94,7 @@ class Compute {
   double in_step(const InRegisters& registers, const Operator& op, LoopId along) const;
   double joined(const InRegisters& registers, bool follows, int along) const;
   double waits_of_chain(double steps) const;
+  double passing_chains(double steps) const;
   double steps_around() const;
 
   const Schedule& s_;

@@ -249,6 +249,13 @@ double Compute::waits_of_chain(double steps) const {
   return kLatency * r_.cycle * std::min(1.0, (steps - 1) / kAhead);
 }
 
+/// The same where sums of as many steps follow: the one that is waited for, and those beside it
+/// that a processor has begun.
+double Compute::passing_chains(double steps) const {
+  constexpr double kAhead = 110;  // steps
+  return kLatency * r_.cycle / (1 + kAhead / steps);
+}
+
 /// All steps of the reduction that the innermost loop around cuts: tile by tile its sums go on; 1:
 /// that loop cuts none.
 double Compute::steps_around() const {
