@@ -125,13 +125,17 @@ ProductSeconds Compute::product(const Product& x, const ProductBox& box, double 
     seconds += box.times * box.depth * std::ceil(box.columns / static_cast<double>(r_.lanes)) *
                stored * r_.cycle;
   if (!x.window && box.outer <= 1) return {.seconds = seconds, .begun = begun};
-  const double by_lines = seconds + box.times * copies(x, box) + begins_window(x, box),
-               points = by_points(x, box);
+  // What the emitter compares.
+  const double lines = seconds + box.times * copies(x, box), points = by_points(x, box);
+  const double begins = box.times * begins_window(x);
+  const double by_lines = lines + begins + rows_apart(x, box, seconds / box.times);
+  const double by_broadcast = points + begins + rows_listed(x, box);
+  const bool broadcasts = points < lines;
   if (const auto transformed = by_transform(x, box);
-      transformed && transformed->seconds < std::min(by_lines, points))
+      transformed && transformed->seconds < (broadcasts ? by_broadcast : by_lines))
     return *transformed;
-  if (by_lines <= points) return {.seconds = by_lines};
-  return {.seconds = points, .passes = std::max(1.0, box.columns / 14)};
+  if (!broadcasts) return {.seconds = by_lines};
+  return {.seconds = by_broadcast, .passes = std::max(1.0, box.columns / 14)};
 }
 
 /// Steps of the depth that an element of a plain product's operands has.
@@ -361,29 +365,53 @@ double Compute::waits_for_parts(const Product& x, const ProductBox& box) const {
   return std::max(0.0, alone - passing);
 }
 
-/// Seconds until a tile of a window begins, beside its list of steps: which taps lie inside is
-/// asked of each, and where their copies are; and what sums of points take that lie apart in the
-/// result, and are added to it afterwards.
-double Compute::begins_window(const Product& x, const ProductBox& box) const {
-  constexpr double kBegins = 100, kOfTap = 15;  // cycles
-  constexpr double kSetApart = 6;               // cycles: a vector of sums, to its place
-  if (!x.window) return 0;
-  const Operator& op = w_.op(n_.op);
+/// Taps of a tile of a window; 0: of a pointwise convolution.
+double Compute::taps_of_window(const Product& x) const {
   double taps = 1;
-  bool one = true;  // a pointwise convolution
-  for (const Affine& index : op.inputs[static_cast<std::size_t>(x.right)].index)
+  bool one = true;
+  for (const Affine& index : w_.op(n_.op).inputs[static_cast<std::size_t>(x.right)].index)
     for (const Term& t : index.terms)
       if (index.terms.size() > 1 && w_.is_reduction(n_.op, t.loop)) {
         taps *= most(w_.local_index(n_.op, t.loop));
         one = one && w_.loop(t.loop).extent == 1;
       }
-  if (one) return 0;
-  const double height = box.outer > 1 ? 1 : most(rows_of_window(x));
-  const double apart =
-      height > 1
-          ? box.rows * height * std::ceil(box.columns / static_cast<double>(r_.lanes)) * kSetApart
-          : 0;
-  return (kBegins + kOfTap * taps + apart) * r_.cycle;
+  return one ? 0 : taps;
+}
+
+/// Seconds until a tile of a window begins, beside its list of steps: which taps lie inside is
+/// asked of each, and where their copies are.
+double Compute::begins_window(const Product& x) const {
+  constexpr double kBegins = 100, kOfTap = 15;  // cycles
+  const double taps = taps_of_window(x);
+  return taps > 0 ? (kBegins + kOfTap * taps) * r_.cycle : 0;
+}
+
+/// Seconds in which each row of points that are broadcast looks at its taps, and for the list of
+/// what lies inside.
+double Compute::rows_listed(const Product& x, const ProductBox& box) const {
+  constexpr double kOfRow = 30, kOfTap = 4;  // cycles
+  const double taps = taps_of_window(x);
+  const double height = box.outer > 1 ? box.outer * box.times : box.times;
+  return taps > 0 ? height * (kOfRow + kOfTap * taps) * r_.cycle : 0;
+}
+
+/// Seconds more where rows of points of a window do not follow one another in the result: each is
+/// multiplied alone, or their sums are set apart, and added afterwards
+/// (codegen/cpu/emit_lines.cpp).
+double Compute::rows_apart(const Product& x, const ProductBox& box, double together) const {
+  constexpr double kSetApart = 6;  // cycles: a vector of sums, to its place
+  constexpr double kFewSteps = 48, kFill = 16;
+  const Access& c = w_.op(n_.op).outputs.front().target;
+  const double lanes = static_cast<double>(r_.lanes), width = box.columns / box.outer;
+  if (!x.window || box.outer <= 1 || !places_.in_place(n_.writes.front().buffer) ||
+      static_cast<double>(w_.tensor(c.tensor).shape.back()) == width)
+    return 0;
+  const double alone = box.outer * std::ceil(width / lanes),
+               vectors = std::ceil(box.columns / lanes);
+  if (box.depth >= kFewSteps && (alone - vectors) * box.depth > kFill * alone)
+    return box.times * box.rows * alone * kSetApart * r_.cycle;
+  return box.times *
+         std::max(0.0, box.outer * product_seconds(r_, box.rows, width, box.depth) - together);
 }
 
 /// Seconds of the copies of lines that a window's taps read, and of listing its steps.
@@ -454,6 +482,7 @@ double Compute::by_points(const Product& x, const ProductBox& box) const {
                .registers = r_.registers,
                .multiply_add = r_.fma / r_.cycle,
                .packs = !w_.tensor(op.inputs[static_cast<std::size_t>(x.left)].tensor).values,
+               .ahead = kStepsAhead,
                .near = kRowsNear * (r_.caches.empty() ? 48 << 10 : r_.caches.front().capacity)}));
 }
 
@@ -567,6 +596,8 @@ std::optional<double> Compute::taps(const Product& x) const {
       }
   }
   if (rows > kFewRows) return std::nullopt;
+  // Where vectors run along nothing, or along taps, points are broadcast.
+  if (!apart && x.window && x.rows >= 0 && vector_loop() != x.columns) return std::nullopt;
   if (apart) return all_points() * steps * kOneByOne * r_.cycle;
   // A load that begins anywhere in a line and a multiply-add a tap; elements that lie two apart are
   // two loads and put together, others as many more. Tiles of one channel of several take no longer

@@ -26,6 +26,9 @@ struct ProductSeconds {
   double begun = 0;   ///< what memory takes to begin panels, beside their bytes
 };
 
+/// Steps of sums under way at once: 256 instructions, a load and a multiply-add each.
+inline constexpr double kStepsAhead = 110;
+
 /// One compute with loops of so many iterations. Cost of each question: a look at the operator.
 class Compute {
  public:
@@ -75,7 +78,10 @@ class Compute {
   double copies(const Product& x, const ProductBox& box) const;
   bool sums_return() const;
   double waits_for_parts(const Product& x, const ProductBox& box) const;
-  double begins_window(const Product& x, const ProductBox& box) const;
+  double taps_of_window(const Product& x) const;
+  double begins_window(const Product& x) const;
+  double rows_listed(const Product& x, const ProductBox& box) const;
+  double rows_apart(const Product& x, const ProductBox& box, double together) const;
   double by_points(const Product& x, const ProductBox& box) const;
   std::optional<ProductSeconds> by_transform(const Product& x, const ProductBox& box) const;
   int steps_at_once(const Product& x) const;

@@ -245,15 +245,13 @@ double Compute::joined(const InRegisters& registers, bool follows, int along) co
 /// Least seconds of a step of a sum along no vector, of so many steps: each waits for the one
 /// before. Other sums pass beside it as far as a processor looks ahead.
 double Compute::waits_of_chain(double steps) const {
-  constexpr double kAhead = 110;  // steps: 256 instructions, a load and a multiply-add each
-  return kLatency * r_.cycle * std::min(1.0, (steps - 1) / kAhead);
+  return kLatency * r_.cycle * std::min(1.0, (steps - 1) / kStepsAhead);
 }
 
 /// The same where sums of as many steps follow: the one that is waited for, and those beside it
 /// that a processor has begun.
 double Compute::passing_chains(double steps) const {
-  constexpr double kAhead = 110;  // steps
-  return kLatency * r_.cycle / (1 + kAhead / steps);
+  return kLatency * r_.cycle / (1 + kStepsAhead / steps);
 }
 
 /// All steps of the reduction that the innermost loop around cuts: tile by tile its sums go on; 1:
