@@ -18,9 +18,6 @@ namespace {
 
 /// Cycles: a step of a window's depth listed, three stores and where they are.
 constexpr double kList = 2.5;
-/// Cycles until a part of a vector that was stored can be loaded with what lies beside it: in
-/// AVX-512 such stores are not handed on (a product in tiles of one to eight columns on a Zen 5).
-constexpr double kPartStored = 17;
 
 }  // namespace
 

@@ -26,6 +26,9 @@ struct ProductSeconds {
   double begun = 0;   ///< what memory takes to begin panels, beside their bytes
 };
 
+/// Cycles until a part of a vector that was stored can be loaded with what lies beside it: in
+/// AVX-512 such stores are not handed on (a product in tiles of one to eight columns on a Zen 5).
+inline constexpr double kPartStored = 17;
 /// Steps of sums under way at once: 256 instructions, a load and a multiply-add each.
 inline constexpr double kStepsAhead = 110;
 
@@ -90,6 +93,7 @@ class Compute {
   int vector_loop() const;
   bool reads_sums_together(int along) const;
   double visits_since(OpId by) const;
+  double waits_for_parts(const InRegisters& registers, int along, double takes) const;
   double waits_for_rows(int along) const;
   bool uniform(const Expr& e, LoopId along) const;
   double seconds_of(const Operator& op, const Expr& e, LoopId along,
