@@ -98,7 +98,7 @@ const std::vector<Bound<Request>>& request_options() {
       {{.name = "threads",
         .kind = OptionKind::integer,
         .high = 1024,
-        .fallback = "every core; emit, run, measure, plan, simulate: 1",
+        .fallback = "every core; emit, run, measure, plan, predict, simulate: 1",
         .help = "number of threads"},
        into<&Request::threads>},
   };

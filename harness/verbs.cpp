@@ -243,7 +243,7 @@ Verb predict_verb() {
       .returns =
           "Returns a traffic document: {'source': 'predicted', 'traffic': [{'tensor', "
           "'boundary',\n'read_bytes', 'written_bytes'}], ...}.",
-      .options = plan_options() + shared_options({"target", "seed", "layout"}),
+      .options = plan_options() + shared_options({"target", "threads", "seed", "layout"}),
       .models = true,
       .run = [](const Request& r, const Settings&) { return predict(r); }};
 }

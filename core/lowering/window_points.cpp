@@ -28,8 +28,8 @@ double cycles_by(const WindowPoints& p, std::int64_t vectors) {
     const double points = p.width / blocks;
     // Vectors of rows, elements that are broadcast, and where the step is.
     const double issued = few ? (points * v + points + v + kOthers) / kIssued : 0;
-    const double step =
-        std::max({points * v * p.multiply_add, (points + v + 3) / 2, kLatency, issued});
+    const double step = std::max({points * v * p.multiply_add, (points + v + 3) / 2,
+                                  kLatency / (1 + p.ahead / p.steps), issued});
     // Sums come and go once for as many steps as have their rows in the first cache.
     const double parts = few ? std::ceil(p.steps * v * kVectorBytes / p.near) : 1;
     cycles += static_cast<double>(groups) * blocks *

@@ -19,6 +19,7 @@ struct WindowPoints {
   std::int64_t registers = 32;   ///< vectors of them
   double multiply_add = 0.5;     ///< cycles a vector
   bool packs = false;            ///< the rows are packed beside, once for each tile
+  double ahead = 0;              ///< steps of the next points that pass beside; 0: none
   double near = 28 << 10;        ///< bytes of a group's rows that stay in the first cache
 };
 /// Of the first cache, what a group's rows have beside points and sums.

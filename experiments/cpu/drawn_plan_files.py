@@ -138,3 +138,53 @@ class Plan:
 
 def drawn(rng, content, workload, machine, levels):
     return Plan(rng, content, levels).yaml(workload, machine)
+
+
+class Anywhere(Plan):
+    """A plan of the whole space that a model for caches has: any cut of the operators into kernels, any order of the loops that a
+    kernel's operators share, and steps of which each size from 1 to the loop's is as likely by its logarithm."""
+
+    def __init__(self, rng, content, levels):
+        super().__init__(rng, content, levels)
+        self.units, self.movements = False, 0
+        self.apart = rng.random() < .5
+
+    def step(self, size):
+        step = round(size ** self.rng.random())
+        return (step + 4) // 8 * 8 if step > 8 and self.chance(.5) else step
+
+    def nest(self, ops, ranges, depth):
+        shared = [l for l in ranges if all(l in self.used[o] for o in ops) and ranges[l] > 1]
+        if len(ops) > 1 and (not shared or self.chance(.2)):
+            cut = self.rng.randint(1, len(ops) - 1)
+            return self.nest(ops[:cut], ranges, depth) + " " + self.nest(ops[cut:], ranges, depth)
+        if not shared:
+            return self.compute(ops[0])
+        loop = self.rng.choice(shared)
+        step = min(self.step(ranges[loop]), ranges[loop])
+        # Few plans cut a loop twice; a loop of one iteration is none.
+        inside = {**ranges, loop: step if self.chance(.2) else 0}
+        whole = step == ranges[loop] or self.chance(.25)
+        return self.nest(ops, {**ranges, loop: 0}, depth) if whole else f"{loop}/{step} ( {self.nest(ops, inside, depth)} )"
+
+    def kernels(self):
+        kernels = [[self.ops[0]]]
+        for op in self.ops[1:]:
+            if self.apart and self.chance(.6):
+                kernels.append([op])
+            else:
+                kernels[-1].append(op)
+        return kernels
+
+    def compute(self, name):
+        return f"C.{name}"
+
+    def kernel(self, number, ops):
+        ranges = {l: self.loops[l] for o in ops for l in self.used[o]}
+        return [f"  - name: k{number}", f"    level: {self.level()}", f'    tree: "{self.nest(ops, ranges, 0)}"']
+
+    def yaml(self, workload, machine):
+        lines = ["schema: 1", f'workload: "{workload}"', f'machine: "{machine}"', "kernels:"]
+        for i, ops in enumerate(self.kernels()):
+            lines += self.kernel(i, ops)
+        return "\n".join(lines) + "\n"

@@ -104,9 +104,10 @@ ProductSeconds Compute::product(const Product& x, const ProductBox& box, double 
   const int steps = steps_at_once(x);
   double seconds = box.times * box.blocks *
                    product_seconds(r_, box.rows, box.columns, box.depth / box.blocks,
-                                   by_tiles(x) ? kTiled : steps);
+                                   by_tiles(x) ? kTiled : steps, !x.window && has_one_size());
   if (!x.window) seconds += box.times * rows_begun(x, box);
-  if (!x.window && steps == 1) seconds += box.times * elements_apart(x, box);
+  if (!x.window && steps == 1)
+    seconds += box.times * (elements_apart(x, box) + waits_for_parts(x, box));
   const double vectors = box.times * box.depth / static_cast<double>(r_.lanes);  // of a row
   if (steps == 2 && !sums_whole(x)) seconds += (box.rows + box.columns) * vectors * r_.pair;
   if (sums_whole(x)) {
@@ -121,12 +122,17 @@ ProductSeconds Compute::product(const Product& x, const ProductBox& box, double 
     seconds += box.times * box.depth * std::ceil(box.columns / static_cast<double>(r_.lanes)) *
                stored * r_.cycle;
   if (!x.window && box.outer <= 1) return {.seconds = seconds, .begun = begun};
-  const double by_lines = seconds + box.times * copies(x, box), points = by_points(x, box);
+  // What the emitter compares.
+  const double lines = seconds + box.times * copies(x, box), points = by_points(x, box);
+  const double begins = box.times * begins_window(x);
+  const double by_lines = lines + begins + rows_apart(x, box, seconds / box.times);
+  const double by_broadcast = points + begins + rows_listed(x, box);
+  const bool broadcasts = points < lines;
   if (const auto transformed = by_transform(x, box);
-      transformed && transformed->seconds < std::min(by_lines, points))
+      transformed && transformed->seconds < (broadcasts ? by_broadcast : by_lines))
     return *transformed;
-  if (by_lines <= points) return {.seconds = by_lines};
-  return {.seconds = points, .passes = std::max(1.0, box.columns / 14)};
+  if (!broadcasts) return {.seconds = by_lines};
+  return {.seconds = by_broadcast, .passes = std::max(1.0, box.columns / 14)};
 }
 
 /// Steps of the depth that an element of a plain product's operands has.
@@ -303,6 +309,108 @@ double Compute::rows_begun(const Product& x, const ProductBox& box) const {
   return groups * r_.last_cache * std::min(1.0, lines) * (1 - kept(2 * all, r_.caches[1].capacity));
 }
 
+bool Compute::has_one_size() const {
+  std::vector<NodeId> around;
+  for (NodeId at = n_.parent; at.valid(); at = k_.node(at).parent) around.push_back(at);
+  const Operator& op = w_.op(n_.op);
+  std::vector<std::int64_t> size;
+  for (const LoopId l : op.loops) size.push_back(w_.loop(l).extent);
+  for (std::size_t i = around.size(); i-- > 0;)
+    for (const OpLoop& c : k_.node(around[i]).cuts) {
+      if (c.op != n_.op) continue;
+      std::int64_t& now = size[static_cast<std::size_t>(c.local)];
+      if (now % k_.node(around[i]).step != 0) return false;
+      now = k_.node(around[i]).step;
+    }
+  return true;
+}
+
+/// Whether a tile has a part of its sums' steps: they come back for the others.
+bool Compute::sums_return() const {
+  const Operator& op = w_.op(n_.op);
+  for (std::size_t l = 0; l < op.loops.size(); ++l)
+    if (w_.is_reduction(n_.op, op.loops[l]) && extents_[l] < w_.loop(op.loops[l]).extent)
+      return true;
+  return false;
+}
+
+/// Seconds in which a tile waits for the tile before, which has stored a part of a vector in the
+/// line that this one loads its sums from: such a store has to reach the first cache before, and
+/// nothing of the two tiles passes beside the other. Tiles of other rows do not wait.
+double Compute::waits_for_parts(const Product& x, const ProductBox& box) const {
+  const auto lanes = static_cast<double>(r_.lanes);
+  if (x.columns < 0 || std::fmod(box.columns, lanes) == 0 || !sums_return()) return 0;
+  NodeId around = n_.parent;
+  while (
+      around.valid() &&
+      (k_.node(around).kind != NodeKind::loop || k_.node(around).max_trips < 2 ||
+       std::ranges::find(k_.node(around).cuts, n_.op, &OpLoop::op) == k_.node(around).cuts.end()))
+    around = k_.node(around).parent;
+  if (!around.valid()) return 0;
+  for (const OpLoop& c : k_.node(around).cuts) {
+    const LoopId loop = w_.op(n_.op).loops[static_cast<std::size_t>(c.local)];
+    if (c.op == n_.op && c.local != x.columns && !w_.is_reduction(n_.op, loop)) return 0;
+  }
+  const auto [height, width] = block_of(r_, box.rows, box.columns, box.depth);
+  const double rows = std::min(box.rows, static_cast<double>(height));
+  const double vectors = std::min(std::ceil(box.columns / lanes), static_cast<double>(width));
+  const double passing = product_seconds(r_, rows, vectors * lanes,
+                                         box.depth / std::max(1.0, box.blocks), 1, has_one_size());
+  const double step =
+      std::max({kLatency * r_.cycle, rows * vectors * r_.fma, (rows + vectors) / 2 * r_.cycle});
+  const double alone = box.depth * step + (kPartStored + rows * vectors) * r_.cycle;
+  return std::max(0.0, alone - passing);
+}
+
+/// Taps of a tile of a window; 0: of a pointwise convolution.
+double Compute::taps_of_window(const Product& x) const {
+  double taps = 1;
+  bool one = true;
+  for (const Affine& index : w_.op(n_.op).inputs[static_cast<std::size_t>(x.right)].index)
+    for (const Term& t : index.terms)
+      if (index.terms.size() > 1 && w_.is_reduction(n_.op, t.loop)) {
+        taps *= most(w_.local_index(n_.op, t.loop));
+        one = one && w_.loop(t.loop).extent == 1;
+      }
+  return one ? 0 : taps;
+}
+
+/// Seconds until a tile of a window begins, beside its list of steps: which taps lie inside is
+/// asked of each, and where their copies are.
+double Compute::begins_window(const Product& x) const {
+  constexpr double kBegins = 100, kOfTap = 15;  // cycles
+  const double taps = taps_of_window(x);
+  return taps > 0 ? (kBegins + kOfTap * taps) * r_.cycle : 0;
+}
+
+/// Seconds in which each row of points that are broadcast looks at its taps, and for the list of
+/// what lies inside.
+double Compute::rows_listed(const Product& x, const ProductBox& box) const {
+  constexpr double kOfRow = 30, kOfTap = 4;  // cycles
+  const double taps = taps_of_window(x);
+  const double height = box.outer > 1 ? box.outer * box.times : box.times;
+  return taps > 0 ? height * (kOfRow + kOfTap * taps) * r_.cycle : 0;
+}
+
+/// Seconds more where rows of points of a window do not follow one another in the result: each is
+/// multiplied alone, or their sums are set apart, and added afterwards
+/// (codegen/cpu/emit_lines.cpp).
+double Compute::rows_apart(const Product& x, const ProductBox& box, double together) const {
+  constexpr double kSetApart = 6;  // cycles: a vector of sums, to its place
+  constexpr double kFewSteps = 48, kFill = 16;
+  const Access& c = w_.op(n_.op).outputs.front().target;
+  const double lanes = static_cast<double>(r_.lanes), width = box.columns / box.outer;
+  if (!x.window || box.outer <= 1 || !places_.in_place(n_.writes.front().buffer) ||
+      static_cast<double>(w_.tensor(c.tensor).shape.back()) == width)
+    return 0;
+  const double alone = box.outer * std::ceil(width / lanes),
+               vectors = std::ceil(box.columns / lanes);
+  if (box.depth >= kFewSteps && (alone - vectors) * box.depth > kFill * alone)
+    return box.times * box.rows * alone * kSetApart * r_.cycle;
+  return box.times *
+         std::max(0.0, box.outer * product_seconds(r_, box.rows, width, box.depth) - together);
+}
+
 /// Seconds of the copies of lines that a window's taps read, and of listing its steps.
 double Compute::copies(const Product& x, const ProductBox& box) const {
   constexpr double kLine = 2;   // cycles: a vector of a line that others follow
@@ -352,7 +460,8 @@ int Compute::rows_of_window(const Product& x) const {
 /// Seconds of all products of the form that broadcasts points: nothing is copied, padding is left
 /// out.
 double Compute::by_points(const Product& x, const ProductBox& box) const {
-  const Access& b = w_.op(n_.op).inputs[static_cast<std::size_t>(x.right)];
+  const Operator& op = w_.op(n_.op);
+  const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
   double inside = 1;
   for (std::size_t d = 0; d < b.index.size(); ++d)
     if (b.index[d].terms.size() > 1 && b.index[d].gathered < 0) inside *= inside_share(w_, b, d);
@@ -369,6 +478,8 @@ double Compute::by_points(const Product& x, const ProductBox& box) const {
                .lanes = r_.lanes,
                .registers = r_.registers,
                .multiply_add = r_.fma / r_.cycle,
+               .packs = !w_.tensor(op.inputs[static_cast<std::size_t>(x.left)].tensor).values,
+               .ahead = kStepsAhead,
                .near = kRowsNear * (r_.caches.empty() ? 48 << 10 : r_.caches.front().capacity)}));
 }
 
@@ -452,8 +563,9 @@ BufferId Compute::buffer_read(int input) const {
 std::optional<double> Compute::taps(const Product& x) const {
   constexpr double kFewRows = 3;
   constexpr double kOneByOne = 2;  // cycles a tap of one point: 1 to 2.6 on a Zen 5
-  constexpr double kAtEdge = 2;    // cycles more, for each vector that is read, of one that lies
+  constexpr double kAtEdge = 0.5;  // cycles more, for each vector that is read, of one that lies
                                    // partly in the padding: lanes are chosen for each tap
+  constexpr double kBegins = 2;    // cycles: a vector of sums
   const Operator& op = w_.op(n_.op);
   const Access& left = op.inputs[static_cast<std::size_t>(x.left)];
   const Access& right = op.inputs[static_cast<std::size_t>(x.right)];
@@ -481,16 +593,34 @@ std::optional<double> Compute::taps(const Product& x) const {
       }
   }
   if (rows > kFewRows) return std::nullopt;
+  // Where vectors run along nothing, or along taps, points are broadcast.
+  if (!apart && x.window && x.rows >= 0 && vector_loop() != x.columns) return std::nullopt;
   if (apart) return all_points() * steps * kOneByOne * r_.cycle;
   // A load that begins anywhere in a line and a multiply-add a tap; elements that lie two apart are
   // two loads and put together, others as many more. Tiles of one channel of several take no longer
   // for many taps (recorded plans of convolutions).
-  const double tap = step > 1 ? r_.tap_apart * step / 2 : r_.tap;
-  const double vectors = std::ceil(along / static_cast<double>(r_.lanes));
-  if (step > 1 && std::fmod(along, static_cast<double>(r_.lanes)) != 0) edges += 1;
-  return all_points() / along *
-         (vectors * std::max(tap, x.rows < 0 ? waits_of_chain(steps) : 0) +
-          std::min(vectors, edges) * kAtEdge * step * r_.cycle);
+  const double lanes = static_cast<double>(r_.lanes), element = static_cast<double>(r_.element);
+  const double vectors = std::ceil(along / lanes);
+  // Two loads a cycle: the image's, which has a part of two lines where it begins anywhere, and the
+  // tap's, which all lanes share.
+  const double loads = (2 + std::min(1.0, lanes * element / places_.line())) / 2 * r_.cycle;
+  const double tap = step > 1     ? r_.tap_apart * step / 2
+                     : along == 1 ? r_.tap
+                                  : std::max(r_.tap, loads);
+  const bool part = std::fmod(along, lanes) != 0;
+  if (step > 1 && part) edges += 1;
+  const double chain = along > 1 || x.rows < 0 ? passing_chains(steps) : 0;
+  double row =
+      steps * std::max(vectors * std::max(tap, chain),
+                       vectors * tap + std::min(vectors, edges) * kAtEdge * step * r_.cycle) +
+      vectors * kBegins * r_.cycle;
+  // The next row's sums are loaded from the line that a part of this one's has been stored to.
+  const double apart_by =
+      static_cast<double>(w_.tensor(op.outputs.front().target.tensor).shape.back()) -
+      std::floor(along / lanes) * lanes;
+  if (part && along > 1 && apart_by < lanes && sums_return())
+    row = std::max(row, (steps * kLatency + kPartStored) * r_.cycle);
+  return all_points() / along / steps * row;
 }
 
 std::optional<double> Compute::plane() const {

@@ -26,6 +26,12 @@ struct ProductSeconds {
   double begun = 0;   ///< what memory takes to begin panels, beside their bytes
 };
 
+/// Cycles until a part of a vector that was stored can be loaded with what lies beside it: in
+/// AVX-512 such stores are not handed on (a product in tiles of one to eight columns on a Zen 5).
+inline constexpr double kPartStored = 17;
+/// Steps of sums under way at once: 256 instructions, a load and a multiply-add each.
+inline constexpr double kStepsAhead = 110;
+
 /// One compute with loops of so many iterations. Cost of each question: a look at the operator.
 class Compute {
  public:
@@ -54,6 +60,8 @@ class Compute {
   Apart between_neighbours(int input) const;
 
   BufferId buffer_read(int input) const;
+  /// Whether all tiles have one size, which compilers know.
+  bool has_one_size() const;
   /// Whether the tile is a convolution of whole numbers of 8 bits with all of its depth.
   bool takes_bytes(const Product& x) const;
   /// Whether the product is one of tiles of 8-bit numbers.
@@ -71,6 +79,12 @@ class Compute {
   double panels_begun(const Product& x, const ProductBox& box) const;
   double elements_apart(const Product& x, const ProductBox& box) const;
   double copies(const Product& x, const ProductBox& box) const;
+  bool sums_return() const;
+  double waits_for_parts(const Product& x, const ProductBox& box) const;
+  double taps_of_window(const Product& x) const;
+  double begins_window(const Product& x) const;
+  double rows_listed(const Product& x, const ProductBox& box) const;
+  double rows_apart(const Product& x, const ProductBox& box, double together) const;
   double by_points(const Product& x, const ProductBox& box) const;
   std::optional<ProductSeconds> by_transform(const Product& x, const ProductBox& box) const;
   int steps_at_once(const Product& x) const;
@@ -79,6 +93,7 @@ class Compute {
   int vector_loop() const;
   bool reads_sums_together(int along) const;
   double visits_since(OpId by) const;
+  double waits_for_parts(const InRegisters& registers, int along, double takes) const;
   double waits_for_rows(int along) const;
   bool uniform(const Expr& e, LoopId along) const;
   double seconds_of(const Operator& op, const Expr& e, LoopId along,
@@ -89,6 +104,7 @@ class Compute {
   double in_step(const InRegisters& registers, const Operator& op, LoopId along) const;
   double joined(const InRegisters& registers, bool follows, int along) const;
   double waits_of_chain(double steps) const;
+  double passing_chains(double steps) const;
   double steps_around() const;
 
   const Schedule& s_;

@@ -11,6 +11,12 @@
 #include "models/quickest/computes.h"
 
 namespace tilewright::quickest {
+namespace {
+
+/// Operations of an extreme of points alone: two comparisons, as NaN stays, and what is chosen.
+constexpr double kExtremeAlone = 3;
+
+}  // namespace
 
 /// Whether the expression is the same in all lanes of a vector that runs along the loop.
 bool Compute::uniform(const Expr& e, LoopId along) const {
@@ -41,8 +47,7 @@ double Compute::call(const Expr& e, bool alone) const {
   const bool light = f != nullptr && f->light == 1, f64 = r_.element == 8;
   const auto at = std::ranges::find(kBeside, e.function, &Beside::name);
   if (alone) {
-    // The library's extremes are calls, too: they look at NaN.
-    if (is({"max", "min"})) return r_.expensive_one;
+    if (is({"max", "min"})) return kExtremeAlone * r_.light_one;
     if (light || is({"div", "recip"})) return r_.light_one;
     if (e.function == "tanh") return r_.library_one;
     return (at == kBeside.end() ? 1 : f64 ? at->alone_f64 : at->alone_f32) * r_.expensive_one;
@@ -96,7 +101,7 @@ double Compute::value_seconds(const Operator& op, LoopId along) const {
       seconds += 2 * light;
     if (out.rescale) seconds += light;
     if (alone && (out.combine == Combine::max || out.combine == Combine::min))
-      seconds += r_.expensive_one;
+      seconds += (kExtremeAlone - 1) * light;
   }
   return seconds;
 }
@@ -245,8 +250,13 @@ double Compute::joined(const InRegisters& registers, bool follows, int along) co
 /// Least seconds of a step of a sum along no vector, of so many steps: each waits for the one
 /// before. Other sums pass beside it as far as a processor looks ahead.
 double Compute::waits_of_chain(double steps) const {
-  constexpr double kAhead = 110;  // steps: 256 instructions, a load and a multiply-add each
-  return kLatency * r_.cycle * std::min(1.0, (steps - 1) / kAhead);
+  return kLatency * r_.cycle * std::min(1.0, (steps - 1) / kStepsAhead);
+}
+
+/// The same where sums of as many steps follow: the one that is waited for, and those beside it
+/// that a processor has begun.
+double Compute::passing_chains(double steps) const {
+  return kLatency * r_.cycle / (1 + kStepsAhead / steps);
 }
 
 /// All steps of the reduction that the innermost loop around cuts: tile by tile its sums go on; 1:
@@ -321,7 +331,24 @@ double Compute::points(const InRegisters& registers) const {
     seconds += r_.reread;
   else
     seconds += waits_for_rows(vector);
+  seconds += waits_for_parts(registers, vector, seconds);
   return seconds;
+}
+
+/// Seconds until a part of a vector, or points alone, that another operator has just stored in the
+/// tile can be loaded as a part of a vector: longer than this tile takes where it is small.
+double Compute::waits_for_parts(const InRegisters& registers, int along, double takes) const {
+  if (along < 0 || std::fmod(most(along), static_cast<double>(r_.lanes)) == 0) return 0;
+  const LoopId loop = w_.op(n_.op).loops[static_cast<std::size_t>(along)];
+  for (const InputUse& use : n_.reads) {
+    if (!use.buffer.valid() || registers.reads.contains({n_.op, use.buffer})) continue;
+    const OpId by = w_.producer(k_.buffer(use.buffer).tensor);
+    if (!by.valid() || product_of(w_, by) || visits_since(by) != 1 ||
+        !indexes(w_.op(n_.op).inputs[static_cast<std::size_t>(use.inputs.front())], loop))
+      continue;
+    return std::max(0.0, kPartStored * r_.cycle - takes);
+  }
+  return 0;
 }
 
 /// How often this compute is visited in the iteration in which its kernel has the operator; 0: the

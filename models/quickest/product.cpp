@@ -142,7 +142,29 @@ double tile_seconds(const Rates& r, double rows, double columns, double depth) {
              r.cycle;
 }
 
-double product_seconds(const Rates& r, double rows, double columns, double depth, int steps) {
+/// Instructions that a processor has under way: 256 of a Zen 3; of those that begin two
+/// multiply-adds of 64 bytes a cycle 448 (Zen 5; a Golden Cove 512).
+double instructions_ahead(const Rates& r) {
+  const bool wide = static_cast<double>(r.lanes) * r.element >= 64 && r.fma < 0.75 * r.cycle;
+  return wide ? 448 : 256;
+}
+
+double instructions_of_block(double rows, double vectors, double depth) {
+  constexpr double kOfBlock = 20;
+  return depth * (rows * vectors + loads_of_step(rows, vectors)) + kOfBlock;
+}
+
+double seen_of_block(const Rates& r, double rows, double columns, double depth) {
+  const auto [height, width] = block_of(r, rows, columns, depth);
+  const double instructions = instructions_of_block(
+      std::min(rows, static_cast<double>(height)),
+      std::min(std::ceil(columns / static_cast<double>(r.lanes)), static_cast<double>(width)),
+      depth);
+  return std::min(1.0, instructions / instructions_ahead(r));
+}
+
+double product_seconds(const Rates& r, double rows, double columns, double depth, int steps,
+                       bool known) {
   if (steps == kTiled) return tile_seconds(r, rows, columns, depth);
   const double fma = steps == 1        ? r.fma
                      : r.fma_bytes > 0 ? std::max(r.fma_bytes, r.cycle / 2)
@@ -156,11 +178,11 @@ double product_seconds(const Rates& r, double rows, double columns, double depth
   const double m = std::max(1.0, rows / groups), n = std::max(1.0, vectors / panels);
   // Each step of a sum waits for the one before, but the next block's begin beside it as far as the
   // processor looks ahead.
-  constexpr double kAhead = 256, kOfBlock = 20;  // instructions
-  const double instructions = depth * (m * n + loads_of_step(m, n)) + kOfBlock;
-  const double waits = kLatency * std::min(1.0, instructions / kAhead) * r.cycle;
+  const double seen = std::min(1.0, instructions_of_block(m, n, depth) / instructions_ahead(r));
+  const double waits = kLatency * seen * r.cycle;
   const double step = std::max({m * n * fma, loads_of_step(m, n) / 2 * r.cycle, waits});
-  const double block = depth * step + r.call + m * n * kTouched * r.cycle;
+  // What a block of known size begins and ends with passes beside its neighbours' steps.
+  const double block = depth * step + (known ? seen : 1) * (r.call + m * n * kTouched * r.cycle);
   return groups * panels * block;
 }
 

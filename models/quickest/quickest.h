@@ -113,7 +113,12 @@ inline constexpr double kTouched = 0.5;
 
 /// Seconds of a product of rows x columns over a depth, operands at hand, one thread. `steps`: of
 /// the depth that it takes at once (1, 2 or 4; kTiled).
-double product_seconds(const Rates& r, double rows, double columns, double depth, int steps = 1);
+double product_seconds(const Rates& r, double rows, double columns, double depth, int steps = 1,
+                       bool known = false);
+
+/// Of what a tile of known size takes beside its steps, the share that is seen: blocks of few
+/// instructions pass beside one another, as far as a processor looks ahead.
+double seen_of_block(const Rates& r, double rows, double columns, double depth);
 /// What no kernel of the workload can be faster than: its products' multiply-adds on all threads,
 /// and inputs and outputs once from and to memory.
 double least_seconds(const Workload& w, const Rates& r);

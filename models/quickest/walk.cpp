@@ -461,7 +461,11 @@ class Walk {
     if (!seconds && !product) seconds = compute.points(registers_);
     if (!seconds) {
       Work p = product_part(n, ranges, *product, compute);
-      p.arithmetic += kVisit * r_.cycle;
+      const ProductBox box = compute.box_of(*product);
+      p.arithmetic += kVisit * r_.cycle *
+                      (product->window || !compute.has_one_size()
+                           ? 1
+                           : seen_of_block(r_, box.rows, box.columns, box.depth));
       return p;
     }
     Work p = nothing();
