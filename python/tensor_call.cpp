@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <numeric>
 #include <utility>
 
@@ -41,17 +42,22 @@ bool is_contiguous(const py::object& tensor) {
   return taken(PyObject_CallMethodNoArgs(tensor.ptr(), names().is_contiguous)).ptr() == Py_True;
 }
 
-/// In 32 bits; nothing where one is not between `least` and `most`.
-std::optional<std::vector<std::int32_t>> narrowed(const std::int64_t* from, std::int64_t count,
-                                                  std::int64_t least, std::int64_t most) {
-  std::vector<std::int32_t> to(static_cast<std::size_t>(count));
-  bool outside = false;
+/// In 32 bits; null where one is not between `least` and `most`. Nothing but sums and `or`, by
+/// which all processors have vectors: an index takes as long as the row that it looks up.
+std::unique_ptr<std::int32_t[]> narrowed(const std::int64_t* from, std::int64_t count,
+                                         std::int64_t least, std::int64_t most) {
+  auto made = std::make_unique_for_overwrite<std::int32_t[]>(static_cast<std::size_t>(count));
+  std::int32_t* to = made.get();
+  // Either difference has the sign's bit where a number lies outside, also where it wraps around.
+  const auto low = static_cast<std::uint64_t>(least), high = static_cast<std::uint64_t>(most);
+  std::uint64_t outside = 0;
   for (std::int64_t i = 0; i < count; ++i) {
-    outside |= from[i] < least || from[i] > most;
-    to[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(from[i]);
+    const auto x = static_cast<std::uint64_t>(from[i]);
+    outside |= (x - low) | (high - x);
+    to[i] = static_cast<std::int32_t>(x);
   }
-  if (outside) return std::nullopt;
-  return to;
+  if (outside >> 63 != 0) return nullptr;
+  return made;
 }
 
 }  // namespace
@@ -85,7 +91,9 @@ TensorCall::TensorCall(Network& network, py::sequence given, py::sequence result
 py::object TensorCall::operator()(const py::sequence& args) const {
   std::vector<std::uintptr_t> inputs, outputs;
   std::vector<py::object> kept;  // what is made for the call
-  std::vector<std::vector<std::int32_t>> numbers;
+  inputs.reserve(given_.size());
+  kept.reserve(given_.size());
+  std::vector<std::unique_ptr<std::int32_t[]>> numbers;
   for (const Given& g : given_) {
     auto x = taken(PySequence_GetItem(args.ptr(), g.place));
     if (g.order) x = taken(PyObject_CallMethodOneArg(x.ptr(), names().permute, g.order.ptr()));
@@ -95,8 +103,8 @@ py::object TensorCall::operator()(const py::sequence& args) const {
         auto found = narrowed(reinterpret_cast<const std::int64_t*>(address_of(x)),  // NOLINT
                               g.elements, g.whole->least, g.whole->most);
         if (found) {
-          numbers.push_back(std::move(*found));
-          inputs.push_back(reinterpret_cast<std::uintptr_t>(numbers.back().data()));  // NOLINT
+          inputs.push_back(reinterpret_cast<std::uintptr_t>(found.get()));  // NOLINT
+          numbers.push_back(std::move(found));
           continue;
         }
       } else if (!g.whole &&

@@ -43,7 +43,7 @@ std::string KernelEmitter::why_packed(BufferId b) const {
   if (buf.role == BufferRole::intermediate && !buf.leaves) return "it stays on chip";
   // What leaves is made whole, so whoever reads it here finds it at home.
   if (buf.leaves && !needs_no_record(b)) return "it is computed here";
-  if (may_lie_in_bytes(b)) return "";
+  if (may_lie_in_bytes(b) || may_lie_in_places(b)) return "";
   const DType type = p_.workload().tensor(buf.tensor).dtype, real = p_.prelude.real();
   if (is_integer(type)) return "its integers are converted";
   if (type != real) return "it is converted to " + std::string(name_of(real));
@@ -93,6 +93,24 @@ bool KernelEmitter::may_lie_in_bytes(BufferId b) const {
          p_.machine().level(buf.level).managed != Managed::software;
 }
 
+/// A copy of a few of them, a tile of rows, takes longer than the rows do.
+bool KernelEmitter::may_lie_in_places(BufferId b) const {
+  const Buffer& buf = buffer(b);
+  if (!is_places(b) || buf.role != BufferRole::input || !needs_no_record(b) ||
+      p_.machine().level(buf.level).managed == Managed::software)
+    return false;
+  return std::ranges::none_of(k_.nodes, [&](const ScheduleNode& n) {
+    if (n.kind != NodeKind::compute) return false;
+    const Operator& op = p_.workload().op(n.op);
+    for (int i = 0; i < static_cast<int>(op.inputs.size()); ++i)
+      if (buffer_of_input(n, i) == b && std::ranges::any_of(op.outputs, [&](const Output& o) {
+            return reads_input(o.value, i) || (o.rescale && reads_input(*o.rescale, i));
+          }))
+        return true;
+    return false;
+  });
+}
+
 /// Of a compute, what it writes and those inputs are walked as arrays of Real.
 void KernelEmitter::take_reals(NodeId id, const std::vector<int>& inputs) {
   const ScheduleNode& n = k_.node(id);
@@ -102,7 +120,7 @@ void KernelEmitter::take_reals(NodeId id, const std::vector<int>& inputs) {
 }
 
 void KernelEmitter::prefetch(BufferId b, const SymBox& box) {
-  if (!p_.options.prefetch || box.empty() || lies_in_bytes(b)) return;
+  if (!p_.options.prefetch || box.empty() || lies_in_bytes(b) || lies_in_places(b)) return;
   p_.prelude.prefetch = true;
   std::vector<std::string> first;
   std::string sizes, strides;

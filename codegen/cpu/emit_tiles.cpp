@@ -231,13 +231,12 @@ void KernelEmitter::declare_one(BufferId b) {
   if (home.empty()) packed = row_major = "1";
   if (is_plain(b)) {
     const bool at_home = packed_[b.index()].empty();
-    if (lies_in_bytes(b))
-      return out_.line("std::int8_t* const " + name + " = static_cast<std::int8_t*>(tensors[" +
-                       std::to_string(buffer(b).tensor.value) + "]);");
-    out_.line("Real* const " + name + " = " +
-              (at_home
-                   ? "static_cast<Real*>(tensors[" + std::to_string(buffer(b).tensor.value) + "])"
-                   : "reinterpret_cast<Real*>(memory + " + std::to_string(l.offset) + ")") +
+    const std::string elements = type_at_home(b) + "*";
+    out_.line(elements + " const " + name + " = " +
+              (at_home ? "static_cast<" + elements + ">(tensors[" +
+                             std::to_string(buffer(b).tensor.value) + "])"
+                       : "reinterpret_cast<" + elements + ">(memory + " + std::to_string(l.offset) +
+                             ")") +
               ";");
     return;
   }

@@ -120,6 +120,16 @@ class KernelEmitter : private RangeEmitter {
     return p_.workload().tensor(buffer(b).tensor).dtype == DType::i8;
   }
   void take_reals(NodeId id, const std::vector<int>& inputs);
+  /// Whether whole numbers of 32 bits are read as they are: nothing but places of what is gathered.
+  bool lies_in_places(BufferId b) const { return packed_[b.index()].empty() && is_places(b); }
+  bool is_places(BufferId b) const {
+    return p_.workload().tensor(buffer(b).tensor).dtype == DType::i32;
+  }
+  bool may_lie_in_places(BufferId b) const;
+  /// The type of the elements of a tile that is used where its tensor lies.
+  std::string type_at_home(BufferId b) const {
+    return lies_in_bytes(b) ? "std::int8_t" : lies_in_places(b) ? "std::int32_t" : "Real";
+  }
   /// Whether vectors of an output are written past the caches.
   bool past_caches(BufferId b) const {
     return p_.vector_bytes > 0 && is_plain(b) && !lies_in_bytes(b) &&

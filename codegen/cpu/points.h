@@ -176,9 +176,9 @@ class KernelEmitter::PointText {
     if (e_.is_plain(b)) {
       const bool bytes = e_.lies_in_bytes(b);
       e_.p_.prelude.vectors_of_bytes = e_.p_.prelude.vectors_of_bytes || bytes;
-      e_.out_.line(std::string(read_only ? "const " : "") + (bytes ? "std::int8_t" : "Real") +
-                   "* const " + name + " = " +
-                   e_.element_address(b, std::vector<std::string>(stride.size(), "0")) + ";");
+      e_.out_.line(std::string(read_only ? "const " : "") + e_.type_at_home(b) + "* const " + name +
+                   " = " + e_.element_address(b, std::vector<std::string>(stride.size(), "0")) +
+                   ";");
       e_.out_.line("constexpr int64_t " + name + "_at = 0;");
       return;
     }

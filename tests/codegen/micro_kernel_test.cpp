@@ -288,6 +288,38 @@ TEST(PartsOfVectors, AreStoredAndNothingBehindThem) {
   }
 }
 
+/// Of a lookup a row at a time, whose indices were copied and converted row by row: 13.7 us of
+/// 256 rows of 155 in place of 7.5. Indices that values are made of, too, are converted.
+TEST(Places, OfGathersAreReadWhereTheyLie) {
+  for (const bool read : {false, true}) {
+    const auto w = std::make_shared<const Workload>(workload_from_yaml(
+        formatted(
+            "name: bag\nloops: {{i: 21, j: 37, k: 3}}\ntensors: {{T: [50, 37], ids: [21, 3]}}\n"
+            "dtypes: {{ids: i32}}\noperators:\n"
+            "  - \"look: x[i,k,j] = T[ids[i,k],j] * q[i,k]{}\"\n  - \"sum: s[i,j] += x[i,k,j]\"\n",
+            read ? " + ids[i,k]" : ""),
+        "test"));
+    const auto m = std::make_shared<const Machine>(parse_synthetic_machine("cache:1M/16"));
+    auto s = resolve(Plan{.kernels = {{.tree = parse_tree("i/2 j/16 ( C.look C.sum )")}}}, w, m);
+    ASSERT_TRUE(s.ok()) << s.reason();
+    std::vector<Source> sources;
+    for (Isa isa : testing::isas_here())
+      sources.push_back(
+          emit(*s, {.isa = isa, .prefix = "k" + std::to_string(sources.size())}).value());
+    auto kernels = build_all(sources, {.optimisation = "-O0"});
+    ASSERT_TRUE(kernels.ok()) << kernels.reason();
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      for (const TileUse& t : sources[i].tiles)
+        if (t.tensor == "ids") EXPECT_EQ(t.packed, read) << t.reason;
+      TensorValues inputs = random_inputs(*w, 5);
+      testing::Arrays<float> arrays(*w, inputs);
+      kernels.value()[i].run(arrays.pointers());
+      EXPECT_LT(testing::worst_error(*w, arrays, evaluate(*w, inputs)), 1e-5)
+          << name_of(sources[i].isa);
+    }
+  }
+}
+
 /// A vector times a matrix whose columns lie apart: nothing is turned for one row; for more, into
 /// panels.
 TEST(Products, OfOneRowReadARightOperandAsItLies) {

@@ -357,6 +357,41 @@ def test_frozen_parameters_are_no_inputs_of_a_call():
     assert calls == [[3, 0], [1, 2]]
 
 
+def test_a_plain_function_is_its_program(monkeypatch):
+    """From the second call on; what writes its input, returns a part of it or is given one tensor twice gives the same as eager."""
+    asked = []
+    real = backend._Program.results_of
+    monkeypatch.setattr(backend._Program, "results_of", lambda self, args: asked.append(1) or real(self, args))
+
+    def written(x, y):
+        x.mul_(2)
+        return torch.tanh(x) + y
+
+    functions = {
+        "plain": lambda x, y: torch.softmax(x + y, -1), "order": lambda x, y: (torch.exp(y), torch.tanh(x)), "written": written,
+        "view": lambda x, y: (x.t(), torch.exp(x) * y), "itself": lambda x, y: (y, torch.exp(x) * 2),
+        "twice": lambda x, y: (z := torch.exp(x) * y, z), "parts": lambda x, y: (torch.exp(x) * y).split(2)}
+    for name, f in functions.items():
+        for same in (False, True):
+            torch._dynamo.reset()
+            asked.clear()
+            run = torch.compile(f, backend="tilewright")
+            for seed in range(3):
+                torch.manual_seed(seed)
+                x, y = torch.randn(4, 6), torch.randn(4, 6)
+                given, wanted = ([x, x if same else y], [x.clone(), x.clone() if same else y.clone()])
+                if same:
+                    wanted[1] = wanted[0]
+                got, want = flat(run(*given)), flat(f(*wanted))
+                for one, other in zip(got + given, want + wanted, strict=True):
+                    assert_same(one, other, (name, same))
+                aliases = [[a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() for a in results for b in inputs]
+                           for results, inputs in ((got, given), (want, wanted))]
+                assert aliases[0] == aliases[1], (name, same)
+            if name == "plain" and not same:
+                assert len(asked) == 1  # to be checked
+
+
 def test_a_wrong_program_is_not_used(monkeypatch):
     torch._dynamo.reset()
     backend.clear_reports()
