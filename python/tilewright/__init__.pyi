@@ -178,7 +178,7 @@ def emit(
         order: loop order, outermost first (m,oc1,k where names have several letters)
         capacity: capacity to plan for, in place of the level's: bytes (4096B, 32K, 1M; K is 1,024) or elements of the workload's type (262144e)
         target: what to generate code for; tilewright.targets() lists them (default cpu; plan: none)
-        threads: number of threads (default every core; emit, run, measure, plan, simulate: 1)
+        threads: number of threads (default every core; emit, run, measure, plan, predict, simulate: 1)
         seed: seed of all random numbers (default 1)
         explain: print what the threads of each kernel do, step by step; needs no out
         out: the folder to write
@@ -365,7 +365,7 @@ def measure(
         cold_only: ncu: count only with caches emptied before every kernel (takes half the time)
         build_only: build the kernel, do not run it: needs no device
         executed: also simulate every address executed, and name the causes of the difference
-        threads: number of threads (default every core; emit, run, measure, plan, simulate: 1)
+        threads: number of threads (default every core; emit, run, measure, plan, predict, simulate: 1)
         seed: seed of all random numbers (default 1)
         batch: cuda: many runs, one JSON object of options in each line; built in parallel
         out: of batch: the file that gets the answers, a line each
@@ -443,7 +443,7 @@ def plan(
         level: the memory level to plan for, or all (default: the innermost on chip)
         capacity: capacity to plan for, in place of the level's: bytes (4096B, 32K, 1M; K is 1,024) or elements of the workload's type (262144e)
         target: what to generate code for; tilewright.targets() lists them (default cpu; plan: none)
-        threads: number of threads (default every core; emit, run, measure, plan, simulate: 1)
+        threads: number of threads (default every core; emit, run, measure, plan, predict, simulate: 1)
         seed: seed of all random numbers (default 1)
         part: plan these operators alone; tensors that cross the cut are inputs and outputs
         split: plan in parts and join the plans: each (every operator alone), contractions (pairs of products with what lies between; the rest apart), followed (an operator with the element-wise operators behind it; attention whole), 'OP OP=MODEL; OP=MODEL' (these parts by these models, other operators alone), or a YAML file of parts; model may name several models, with commas
@@ -459,17 +459,17 @@ def predict(
     None = ..., tree: str | None = ..., tiles: str | Mapping[str, object] | None = ..., pins:
     str | Sequence[str] | Mapping[str, object] | None = ..., flags: str | Sequence[str] |
     Mapping[str, object] | None = ..., level: str | None = ..., order: str | Sequence[str] |
-    None = ..., capacity: int | str | None = ..., target: str | None = ..., seed: int | None =
-    ..., layout: str | None = ..., published: bool | None = ..., ours: bool | None = ...,
-    reading: str | None = ..., edges: str | None = ..., memory: str | None = ..., objective: str
-    | None = ..., write_weight: float | None = ..., min_tile: int | None = ..., expression: str
-    | None = ..., hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ...,
-    stores: str | None = ..., phi: str | None = ..., rules: str | None = ..., slack: float |
-    None = ..., padding: float | None = ..., tile_step: int | None = ..., search: str | None =
-    ..., population: int | None = ..., top: int | None = ..., epsilon: float | None = ...,
-    patience: int | None = ..., generations: int | None = ..., no_guard: bool | None = ...,
-    top_k: int | None = ..., group: int | None = ..., beam: int | None = ..., last_step: str |
-    None = ..., alone: str | None = ..., remote: str | None = ..., skip: str | None = ...,
+    None = ..., capacity: int | str | None = ..., target: str | None = ..., threads: int | None
+    = ..., seed: int | None = ..., layout: str | None = ..., published: bool | None = ..., ours:
+    bool | None = ..., reading: str | None = ..., edges: str | None = ..., memory: str | None =
+    ..., objective: str | None = ..., write_weight: float | None = ..., min_tile: int | None =
+    ..., expression: str | None = ..., hoist: str | None = ..., rule1: str | None = ..., rule4:
+    str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str | None = ...,
+    slack: float | None = ..., padding: float | None = ..., tile_step: int | None = ..., search:
+    str | None = ..., population: int | None = ..., top: int | None = ..., epsilon: float | None
+    = ..., patience: int | None = ..., generations: int | None = ..., no_guard: bool | None =
+    ..., top_k: int | None = ..., group: int | None = ..., beam: int | None = ..., last_step:
+    str | None = ..., alone: str | None = ..., remote: str | None = ..., skip: str | None = ...,
     xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float | None = ...,
     registers: int | None = ..., penalty: str | None = ..., pick: str | None = ..., groupings:
     str | None = ..., product: str | None = ..., written: str | None = ..., latency: str | None
@@ -512,6 +512,7 @@ def predict(
         order: loop order, outermost first (m,oc1,k where names have several letters)
         capacity: capacity to plan for, in place of the level's: bytes (4096B, 32K, 1M; K is 1,024) or elements of the workload's type (262144e)
         target: what to generate code for; tilewright.targets() lists them (default cpu; plan: none)
+        threads: number of threads (default every core; emit, run, measure, plan, predict, simulate: 1)
         seed: seed of all random numbers (default 1)
         layout: how tensors lie in memory (tiled or row-major; default tiled)
         check: raise Refused where the outcome says no (default False)
@@ -534,7 +535,7 @@ def reproduce(
         samples: tilings an order (default the experiment's own)
         size: of the kernels: small, medium (default) or large
         data: where counted misses or recordings lie
-        threads: number of threads (default every core; emit, run, measure, plan, simulate: 1)
+        threads: number of threads (default every core; emit, run, measure, plan, predict, simulate: 1)
         check: raise Refused where the outcome says no (default False)
     """
 
@@ -604,7 +605,7 @@ def run(
         order: loop order, outermost first (m,oc1,k where names have several letters)
         capacity: capacity to plan for, in place of the level's: bytes (4096B, 32K, 1M; K is 1,024) or elements of the workload's type (262144e)
         target: what to generate code for; tilewright.targets() lists them (default cpu; plan: none)
-        threads: number of threads (default every core; emit, run, measure, plan, simulate: 1)
+        threads: number of threads (default every core; emit, run, measure, plan, predict, simulate: 1)
         seed: seed of all random numbers (default 1)
         seconds: how long to time, about (default 2 on cpu, 0.25 on cuda)
         tune: time N of the model's plans and take the fastest; in a network, for each kernel (MCFuser's paper: 8)
@@ -702,7 +703,7 @@ def simulate(
         partitions: GPU: partitions of L2; with 2, each caches lines of the other (default 1)
         jitter: GPU: largest relative deviation of a block's pace (default 0.1)
         sample_waves: GPU: simulate only N waves of blocks and scale up (approximate)
-        threads: number of threads (default every core; emit, run, measure, plan, simulate: 1)
+        threads: number of threads (default every core; emit, run, measure, plan, predict, simulate: 1)
         check: raise Refused where the outcome says no (default False)
 
     Options of models: help(tilewright.simulate).
@@ -782,7 +783,7 @@ def validate(
         capacity: capacity to plan for, in place of the level's: bytes (4096B, 32K, 1M; K is 1,024) or elements of the workload's type (262144e)
         layout: how tensors lie in memory (tiled or row-major; default tiled)
         seed: seed of all random numbers (default 1)
-        threads: number of threads (default every core; emit, run, measure, plan, simulate: 1)
+        threads: number of threads (default every core; emit, run, measure, plan, predict, simulate: 1)
         check: raise Refused where the outcome says no (default False)
 
     Options of models: help(tilewright.validate).
