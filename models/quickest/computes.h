@@ -26,6 +26,8 @@ struct ProductSeconds {
   double begun = 0;   ///< what memory takes to begin panels, beside their bytes
 };
 
+/// Cycles: a step of a window's depth listed, three stores and where they are.
+inline constexpr double kList = 2.5;
 /// Cycles until a part of a vector that was stored can be loaded with what lies beside it: in
 /// AVX-512 such stores are not handed on (a product in tiles of one to eight columns on a Zen 5).
 inline constexpr double kPartStored = 17;
@@ -80,6 +82,7 @@ class Compute {
   double elements_apart(const Product& x, const ProductBox& box) const;
   double copies(const Product& x, const ProductBox& box) const;
   bool sums_return() const;
+  double lines_of_vector(const Product& x) const;
   double waits_for_parts(const Product& x, const ProductBox& box) const;
   double taps_of_window(const Product& x) const;
   double begins_window(const Product& x) const;

@@ -164,7 +164,7 @@ double seen_of_block(const Rates& r, double rows, double columns, double depth) 
 }
 
 double product_seconds(const Rates& r, double rows, double columns, double depth, int steps,
-                       bool known) {
+                       bool known, double lines) {
   if (steps == kTiled) return tile_seconds(r, rows, columns, depth);
   const double fma = steps == 1        ? r.fma
                      : r.fma_bytes > 0 ? std::max(r.fma_bytes, r.cycle / 2)
@@ -180,7 +180,8 @@ double product_seconds(const Rates& r, double rows, double columns, double depth
   // processor looks ahead.
   const double seen = std::min(1.0, instructions_of_block(m, n, depth) / instructions_ahead(r));
   const double waits = kLatency * seen * r.cycle;
-  const double step = std::max({m * n * fma, loads_of_step(m, n) / 2 * r.cycle, waits});
+  const double step =
+      std::max({m * n * fma, (loads_of_step(m, n) + n * (lines - 1)) / 2 * r.cycle, waits});
   // What a block of known size begins and ends with passes beside its neighbours' steps.
   const double block = depth * step + (known ? seen : 1) * (r.call + m * n * kTouched * r.cycle);
   return groups * panels * block;

@@ -112,9 +112,10 @@ inline constexpr int kTiled = 64;
 inline constexpr double kTouched = 0.5;
 
 /// Seconds of a product of rows x columns over a depth, operands at hand, one thread. `steps`: of
-/// the depth that it takes at once (1, 2 or 4; kTiled).
+/// the depth that it takes at once (1, 2 or 4; kTiled). `known`: all such products have one size,
+/// which compilers know. `lines`: that a vector of the right operand has parts of.
 double product_seconds(const Rates& r, double rows, double columns, double depth, int steps = 1,
-                       bool known = false);
+                       bool known = false, double lines = 1);
 
 /// Of what a tile of known size takes beside its steps, the share that is seen: blocks of few
 /// instructions pass beside one another, as far as a processor looks ahead.
