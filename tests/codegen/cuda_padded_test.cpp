@@ -211,5 +211,22 @@ TEST(PaddedWindows, WholeRowsComeFourAtOnce) {
   EXPECT_THAT(source->text, Not(HasSubstr("load_several<1>(&X_shared_fetched")));
 }
 
+/// One element is read of rows of two: it has no neighbour that comes with it.
+TEST(PaddedWindows, RowsOfOneElementComeAlone) {
+  const Schedule s =
+      schedule_of({"name: w\nloops: {d: 6, b: 1}\noperators:\n"
+                   "  - o: t[d] += x[d,2*b] * y[]\ntensors: {x: [d, 2]}\n",
+                   "L.x@shared d/1@lane ( b/1 ( C.o ) )"});
+  const auto source = cuda::emit(s, {.prefix = "k"});
+  ASSERT_TRUE(source) << source.reason();
+  const auto module = testing::build_cuda({*source});
+  ASSERT_TRUE(module) << module.reason();
+  const auto run = testing::run_cuda(*module, *source, *s.workload, 1);
+  ASSERT_TRUE(run) << run.reason();
+  EXPECT_TRUE(run->report.clean()) << run->report.findings.front().text;
+  EXPECT_LT(run->error, 1e-5);
+  EXPECT_EQ(run->bytes, testing::exact_bytes(s)) << testing::text(run->bytes);
+}
+
 }  // namespace
 }  // namespace tilewright

@@ -131,6 +131,7 @@ bool Lowering::pad(Value& v) {
   if (v.whole == 0) v.padded = neighbours_of(v, tile);
   if (v.padded == 2 && row.lo.constant % 2 != 0 && v.whole == 0)
     row.lo = row.lo - number(1), ++row.most;
+  if (row.most == 1) v.padded = 1;  // no neighbour is read
   if (row.most > 1 && v.whole == 0) {
     const std::int64_t whole = kNeighbours * ceil_div(row.most, kNeighbours);
     if (whole > row.most) {
