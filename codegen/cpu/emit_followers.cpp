@@ -137,12 +137,15 @@ void KernelEmitter::Follower::begin() {
   });
 }
 
-void KernelEmitter::Follower::begin_row() {
+void KernelEmitter::Follower::begin_row(int chains) {
   begin_values({&output(0).value}, values_);
-  if (reduces_) e_.out_.line("Vector " + value_ + " = vector_at(" + lanes_of_row() + ");");
+  if (!reduces_) return;
+  e_.out_.line("Vector " + value_ + " = vector_at(" + lanes_of_row() + ");");
+  for (int chain = 1; chain < chains; ++chain)
+    e_.out_.line("Vector " + in_chain(chain) + " = " + identity(Width::whole, output(0)) + ";");
 }
 
-void KernelEmitter::Follower::point(Width width) {
+void KernelEmitter::Follower::point(Width width, int chain) {
   if (!reduces_) e_.out_.line("Vector " + value_ + ";");
   e_.out_.open("");
   inputs(width, {&output(0).value}, values_);
@@ -150,7 +153,7 @@ void KernelEmitter::Follower::point(Width width) {
   if (reduces_) {
     if (width == Width::part)
       next = "first_of(lanes, " + next + ", " + identity(width, output(0)) + ")";
-    e_.out_.line(combined(output(0).combine, value_, next));
+    e_.out_.line(combined(output(0).combine, in_chain(chain), next));
   } else {
     e_.out_.line("const Vector " + y(0) + " = " + next + ";");
     if (stores_) store(width, 0);
@@ -172,8 +175,11 @@ void KernelEmitter::Follower::fetch() {
     ask(result(0), n_.writes[0].buffer, output(0).target, true);
 }
 
-void KernelEmitter::Follower::end_row() {
-  if (reduces_) e_.out_.line("store(" + lanes_of_row() + ", " + value_ + ");");
+void KernelEmitter::Follower::end_row(int chains) {
+  if (!reduces_) return;
+  for (int chain = 1; chain < chains; ++chain)
+    e_.out_.line(combined(output(0).combine, value_, in_chain(chain)));
+  e_.out_.line("store(" + lanes_of_row() + ", " + value_ + ");");
 }
 
 void KernelEmitter::Follower::end() {
@@ -379,17 +385,24 @@ bool KernelEmitter::Followers::stores_flat(const ScheduleNode& n, int column,
 void KernelEmitter::Followers::begin() {
   for (const auto& f : all_) f->begin();
 }
-void KernelEmitter::Followers::begin_row() {
-  for (const auto& f : all_) f->begin_row();
+int KernelEmitter::Followers::chains(std::int64_t points, bool light) const {
+  constexpr int kChains = 4;
+  const std::int64_t lanes = e_.p_.vector_bytes / e_.p_.element_bytes;
+  const bool wait = std::ranges::any_of(all_, [](const auto& f) { return f->reduces(); });
+  light = light && std::ranges::all_of(all_, [](const auto& f) { return f->is_light(); });
+  return wait && light && points >= 2 * kChains * lanes ? kChains : 1;
 }
-void KernelEmitter::Followers::point(Width width) {
-  for (const auto& f : all_) f->point(width);
+void KernelEmitter::Followers::begin_row(int chains) {
+  for (const auto& f : all_) f->begin_row(chains);
+}
+void KernelEmitter::Followers::point(Width width, int chain) {
+  for (const auto& f : all_) f->point(width, chain);
 }
 void KernelEmitter::Followers::fetch() {
   for (const auto& f : all_) f->fetch();
 }
-void KernelEmitter::Followers::end_row() {
-  for (const auto& f : all_) f->end_row();
+void KernelEmitter::Followers::end_row(int chains) {
+  for (const auto& f : all_) f->end_row(chains);
 }
 void KernelEmitter::Followers::end() {
   for (const auto& f : all_) f->end();

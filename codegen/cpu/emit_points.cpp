@@ -111,15 +111,23 @@ class KernelEmitter::Points : PointText {
   void all_points() {
     const int opened = open(false, vector_);
     if (vector_ >= 0) begin_values(values());
-    if (followers_) followers_->begin_row();
+    const int chains = chains_of_followers();
+    if (followers_) followers_->begin_row(chains);
     if (vector_ < 0)
       point(Width::one);
     else if (is_reduction(vector_))
       across();
     else
-      along();
-    if (followers_) followers_->end_row();
+      along(chains);
+    if (followers_) followers_->end_row(chains);
     close(opened);
+  }
+
+  int chains_of_followers() const {
+    if (!followers_ || reduces_ || !within_all().empty()) return 1;
+    const auto all = values();
+    return followers_->chains(range_of(vector_).most,
+                              std::ranges::all_of(all, [](const Expr* e) { return is_light(*e); }));
   }
 
   /// Tensors put side by side, one after the other: no point asks whose it is. What lies in its
@@ -279,7 +287,7 @@ class KernelEmitter::Points : PointText {
   }
 
   /// Outputs that name what others were and are, then all of them stored.
-  void finish(Width width) const {
+  void finish(Width width, int chain = 0) const {
     const auto named = [&](int out, bool before) {
       for (std::size_t o = 0; o < n_.writes.size(); ++o)
         if (n_.writes[o].output == out) return (before ? "before" : "y") + std::to_string(o);
@@ -294,16 +302,17 @@ class KernelEmitter::Points : PointText {
       for (std::size_t o = 0; o < n_.writes.size(); ++o) store(width, o);
     if (!followers_) return;
     e_.out_.line(std::string("const Vector ") + Followers::kValue + " = " + y(0) + ";");
-    followers_->point(width);
+    followers_->point(width, chain);
   }
 
-  void point(Width width) const {
+  /// `chain`: of those of by_vectors.
+  void point(Width width, int chain = 0) const {
     if (!reduces_) {
       inputs(width, values());
       for (std::size_t o = 0; o < n_.writes.size(); ++o)
         e_.out_.line("const " + type(width) + " " + y(o) + " = " + value(width, output(o).value) +
                      ";");
-      return finish(width);
+      return finish(width, chain);
     }
     start(width);
     const int opened = open(true, -1);
@@ -316,19 +325,22 @@ class KernelEmitter::Points : PointText {
   }
 
   /// Vectors of points; those within all tensors need not look where these end.
-  void along() const {
+  void along(int chains) const {
     const std::string condition = within_all();
-    by_vectors([&](Width width) {
-      if (condition.empty() || width != Width::whole) return point(width);
-      e_.out_.open("if (" + condition + ")");
-      middle_ = true;
-      point(width);
-      middle_ = false;
-      e_.out_.close();
-      e_.out_.open("else");
-      point(width);
-      e_.out_.close();
-    });
+    int chain = 0;
+    by_vectors(
+        [&](Width width) {
+          if (condition.empty() || width != Width::whole) return point(width, chain);
+          e_.out_.open("if (" + condition + ")");
+          middle_ = true;
+          point(width);
+          middle_ = false;
+          e_.out_.close();
+          e_.out_.open("else");
+          point(width);
+          e_.out_.close();
+        },
+        chains, &chain);
   }
 
   /// The condition under which no lane of a whole vector is outside of what it reads, whatever the

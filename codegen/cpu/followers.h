@@ -20,16 +20,18 @@ class KernelEmitter::Follower : PointText {
            std::vector<std::string> names, std::vector<std::string> values);
   /// Declares its arrays; what rows are joined into starts from nothing where the reduction does.
   void begin();
-  void begin_row();
+  /// `chains`: lanes that are joined at the end of the row, which need not wait for one another.
+  void begin_row(int chains);
   /// Its value at a point, or at a vector of them, from those of `values`.
-  void point(Width width);
+  void point(Width width, int chain);
   void fetch();
-  void end_row();
+  void end_row(int chains);
   /// Lanes are joined where the reduction ends.
   void end();
   /// What its result is called at a point.
   const std::string& value() const { return value_; }
   bool reduces() const { return reduces_; }
+  bool is_light() const { return tilewright::is_light(output(0).value); }
   /// Everybody who reads its result follows, too.
   void only_in_registers() { stores_ = false; }
   BufferId result_buffer() const { return n_.writes[0].buffer; }
@@ -39,6 +41,9 @@ class KernelEmitter::Follower : PointText {
 
  private:
   std::string lanes_of_row() const;
+  std::string in_chain(int chain) const {
+    return value_ + (chain > 0 ? "_" + std::to_string(chain) : "");
+  }
   void over_rows(const std::string& condition, const std::function<std::string()>& statement);
 
   std::vector<std::string> values_;  ///< by input: in a register, under this name; empty: loaded
@@ -65,10 +70,13 @@ class KernelEmitter::Followers {
   /// PointText::shifted_row of the first that has one.
   std::string shifted_row() const;
   void begin();
-  void begin_row();
-  void point(Width width);
+  /// Of a row of so many points, of a producer that is `light`, into how many chains sums along it
+  /// are worth to be cut: an addition waits four cycles for the one before it.
+  int chains(std::int64_t points, bool light) const;
+  void begin_row(int chains = 1);
+  void point(Width width, int chain = 0);
   void fetch();
-  void end_row();
+  void end_row(int chains = 1);
   void end();
 
  private:

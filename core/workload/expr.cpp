@@ -151,6 +151,14 @@ bool is_whole(const WorkloadSpec& spec, const Operator& op, const Expr& e) {
                      [&](const Expr& a) { return is_whole(spec, op, a); });
 }
 
+bool is_light(const Expr& e) {
+  if (e.kind == Expr::Kind::call) {
+    const bool scales = e.function == "div" && e.args[1].kind == Expr::Kind::constant;
+    if (!scales && find_expr_function(e.function)->light == 0) return false;
+  }
+  return std::ranges::all_of(e.args, is_light);
+}
+
 bool reads_input(const Expr& e, int input) {
   if (e.kind == Expr::Kind::input) return e.input == input;
   return std::any_of(e.args.begin(), e.args.end(),

@@ -8,10 +8,14 @@
 
 namespace tilewright {
 
-/// Whether it names another output of its operator, as it was before or is after (running operators).
+/// Whether it names another output of its operator, as it was before or is after (running
+/// operators).
 bool names_outputs(const Expr& e);
 /// Whether it reads that input.
 bool reads_input(const Expr& e, int input);
+/// Whether nothing in it takes more than an arithmetic instruction; a division by a constant is a
+/// multiplication to a compiler.
+bool is_light(const Expr& e);
 /// Whether a type's values are whole numbers.
 constexpr bool is_integer(DType type) { return type == DType::i8 || type == DType::i32; }
 /// Whether what an operator combines into an output is a whole number whatever its inputs are: made

@@ -22,15 +22,6 @@ namespace {
 /// Which reads are replaced.
 enum class Which : std::uint8_t { elsewhere, gathers, all };
 
-/// A division by a constant is a multiplication to a compiler.
-bool is_light(const Expr& e) {
-  if (e.kind == Expr::Kind::call) {
-    const bool scales = e.function == "div" && e.args[1].kind == Expr::Kind::constant;
-    if (!scales && find_expr_function(e.function)->light == 0) return false;
-  }
-  return std::ranges::all_of(e.args, is_light);
-}
-
 bool multiplies_inputs(const Expr& e) {
   if (e.kind == Expr::Kind::input) return true;
   return e.kind == Expr::Kind::call && e.function == "mul" &&
