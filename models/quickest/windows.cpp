@@ -35,7 +35,7 @@ double Compute::begins_window(const Product& x) const {
 /// Seconds in which each row of points that are broadcast looks at its taps, and for the list of
 /// what lies inside.
 double Compute::rows_listed(const Product& x, const ProductBox& box) const {
-  constexpr double kOfRow = 30, kOfTap = 4;  // cycles
+  constexpr double kOfRow = 20, kOfTap = 4;  // cycles
   const double taps = taps_of_window(x);
   const double height = box.outer > 1 ? box.outer * box.times : box.times;
   return taps > 0 ? height * (kOfRow + kOfTap * taps) * r_.cycle : 0;
@@ -127,7 +127,6 @@ double Compute::by_points(const Product& x, const ProductBox& box) const {
                .lanes = r_.lanes,
                .registers = r_.registers,
                .multiply_add = r_.fma / r_.cycle,
-               .packs = !w_.tensor(op.inputs[static_cast<std::size_t>(x.left)].tensor).values,
                .ahead = kStepsAhead,
                .near = kRowsNear * (r_.caches.empty() ? 48 << 10 : r_.caches.front().capacity)}));
 }
