@@ -11,13 +11,12 @@ namespace tilewright::codegen {
 /// `real(value)`, infinities and NaN included.
 std::string literal(double value, const std::string& real);
 /// Inputs are x0, x1, ...; `of_index` is a loop's index as a value, in the whole loop; `of_output`
-/// names what another output was `before` (or is after). `of_device`: the program is a GPU's. It
-/// has f_short_pow, too, for exponents that are roots, products and quotients, and what is made of
-/// comparisons alone is a condition there (lowering/row_values.h, is_condition).
+/// names what another output was `before` (or is after). `short_powers`: the program has
+/// f_short_pow, too, for exponents that are roots, products and quotients.
 std::string expression(const Expr& e, const std::string& real,
                        const std::function<std::string(LoopId)>& of_index,
                        const std::function<std::string(int output, bool before)>& of_output = {},
-                       bool of_device = false);
+                       bool short_powers = false);
 /// The statement that joins the value to the result so far, `y`.
 std::string combined(Combine c, const std::string& y, const std::string& value);
 

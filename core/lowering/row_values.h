@@ -19,18 +19,6 @@ inline bool is_short_power(const Expr& e) {
          std::ranges::find(kShortPowers, e.args[1].constant) != kShortPowers.end();
 }
 
-/// Whether an expression is 1 where something holds and 0 where not, made of comparisons alone: lt,
-/// the larger, smaller and product of such ones, and what is left of 1. GPUs have registers for
-/// such bits, and join them as they compare.
-inline bool is_condition(const Expr& e) {
-  if (e.kind != Expr::Kind::call) return false;
-  if (e.function == "lt") return true;
-  const bool joins = e.function == "max" || e.function == "min" || e.function == "mul";
-  if (joins) return is_condition(e.args[0]) && is_condition(e.args[1]);
-  return e.function == "sub" && e.args[0].kind == Expr::Kind::constant && e.args[0].constant == 1 &&
-         is_condition(e.args[1]);
-}
-
 /// Whether a call of an operator's expression is taken out of its rows along a loop: its arguments
 /// are constants and inputs that the loop does not move. Compilers leave such calls where they are,
 /// since what is stored might be what is read.

@@ -36,9 +36,7 @@ void count_calls(const Expr& e, Vertex& v) {
     const bool power = lowering::is_short_power(e) && e.args[1].constant > 0 &&
                        std::fmod(e.args[1].constant, 1) == 0;
     const bool light = scales || power || find_expr_function(e.function)->light != 0;
-    // Comparisons are joined as they are made, at no cost (codegen/common/expression.cpp).
-    const bool joins = e.function != "lt" && lowering::is_condition(e);
-    if (!joins) ++(light ? v.light : v.expensive);
+    ++(light ? v.light : v.expensive);
     v.called += std::max(0.0, lowering::beside_special(e) - kBesideOfExponential);
     for (const auto& [name, times] : kOfF64)
       if (e.function == name && !lowering::is_short_power(e)) v.called_f64 += times - 1;

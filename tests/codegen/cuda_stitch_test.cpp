@@ -600,27 +600,6 @@ std::string text_of(const Case& c) {
   return source ? source->text : source.reason();
 }
 
-/// What is made of comparisons alone is a condition, as the notation's equality of two numbers is:
-/// ptxas joins comparisons as it makes them, but not the larger of two floats. A row's 37 columns
-/// end within a strip.
-TEST(Stitched, ComparisonsAreJoinedAsConditions) {
-  const auto of = [](const std::string& value) {
-    return Case{"name: joined\nloops: {r: 9, c: 37}\noperators:\n  - \"kept: k[r,c] = " + value +
-                    "\"\n  - \"sum: s[r] += k[r,c]\"\n",
-                {"r/8@grid ( r/1@warp c/1@lane ( C.kept C.sum ) )"}};
-  };
-  const std::string differs = "max(lt(x[r,c], y[r]), lt(y[r], x[r,c]))";
-  const Case same = of("select(1 - " + differs + ", x[r,c], 0.5)");
-  EXPECT_THAT(text_of(same), ::testing::HasSubstr("((x0 < x1) | (x1 < x0)) ? float(0) : float(1)"));
-  EXPECT_THAT(text_of(same), ::testing::Not(::testing::HasSubstr("f_max(")));
-  const Case within = of("x[r,c] * lt(0, y[r]) * lt(y[r], x[r,c])");
-  const Case two = of("min(1 - " + differs + ", lt(0, y[r]) * lt(y[r], 1)) * x[r,c] + " + differs);
-  // What is no comparison is no condition.
-  const Case none = of("max(lt(x[r,c], y[r]), y[r]) + 2 - " + differs);
-  EXPECT_THAT(text_of(none), ::testing::HasSubstr("f_max(f_lt(x0, x1), x1)"));
-  run_all({same, within, two, none});
-}
-
 /// Loads that some lanes have no element for are predicated; those that a whole block may not have
 /// stand behind a branch; where there always is one, nothing asks.
 TEST(Stitched, LoadsAreGuardedByWhoeverHasNoElement) {
