@@ -84,6 +84,29 @@ TEST(Program, WhatIsJoinedLiesInItsPlace) {
     }
 }
 
+/// Rows in pairs, read as rows of one dimension.
+TEST(Program, WhatIsCopiedInAnotherShapeLiesWhereItWas) {
+  TemporaryFolder folder;
+  const std::string path = folder.write(
+      "shapes.yaml",
+      "name: shapes\nloops: {c: 6, y: 4, p: 2, x: 20, i: 8}\ndtypes: {k: i32, l: i32}\n"
+      "values:\n  k: [0, 0, 1, 1, 2, 2, 3, 3]\n  l: [0, 1, 0, 1, 0, 1, 0, 1]\n"
+      "operators:\n  - \"a: a[c,y,p,x] = g[c,y,p,x] * 2\"\n"
+      "  - \"b: b[c,i,x] = a[c,k[i],l[i],x]\"\n"
+      "  - \"d: d[c,i,x] = tanh(b[c,i,x]) + b[c,i,x]\"\n");
+  const Answer answer = ran(path, {.split = "followed", .profile = true});
+  ASSERT_TRUE(answer.ok()) << answer.json.dump(1);
+  EXPECT_EQ(answer.json["verified"], true);
+  EXPECT_EQ(answer.json["arena_bytes"], 6 * 8 * 20 * 4);
+  EXPECT_EQ(answer.json["handed_on_bytes"], 2 * 6 * 8 * 20 * 4);
+  for (const auto& kernel : answer.json["profile"])
+    if (kernel["kernel"] == "b") EXPECT_EQ(kernel["predicted_seconds"], 0);
+  // In one kernel, whose own tiles may share memory, all are copied that have to be.
+  const Answer together = ran(path, {.seconds = 0});
+  ASSERT_TRUE(together.ok()) << together.json.dump(1);
+  EXPECT_EQ(together.json["verified"], true);
+}
+
 /// One operator's results, and those of several that share a loop, of every type.
 TEST(Program, AKernelWritesSeveralTypes) {
   const TemporaryFolder folder;
