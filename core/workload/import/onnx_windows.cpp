@@ -149,8 +149,14 @@ Value convolved(Builder& b, const std::string& own, const std::string& name, Val
                 std::vector<Window> ws, std::int64_t g, std::int32_t type) {
   const std::size_t spatial = ws.size();
   const std::int64_t c = x.shape[1], m = w.shape[0];
-  // Where windows meet the padding alone there is no element to read.
-  if (!std::ranges::all_of(ws, &Window::meets)) x = padded(b, own + "_padded", x, ws, 0);
+  // Where windows meet the padding alone there is no element to read. Of many taps kernels for
+  // processors ask for each whether it lies outside.
+  constexpr std::int64_t kManyTaps = 64;
+  std::int64_t all_taps = 1;
+  for (const Window& d : ws) all_taps *= d.kernel;
+  if (!std::ranges::all_of(ws, &Window::meets) ||
+      (g == 1 && all_taps > kManyTaps && std::ranges::any_of(ws, &Window::outside)))
+    x = padded(b, own + "_padded", x, ws, 0);
   x = movable(b, own, x, 2, moved_of(ws));
   for (int turn = 0; turn < 3; ++turn) {
     std::vector<View> reads = {b.read(x), b.read(w)};
