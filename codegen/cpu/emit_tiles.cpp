@@ -135,10 +135,7 @@ void KernelEmitter::lay_out() {
 }
 
 std::vector<std::int64_t> KernelEmitter::home_strides(TensorId t) const {
-  const std::vector<std::int64_t>& shape = p_.workload().tensor(t).shape;
-  std::vector<std::int64_t> stride(shape.size(), 1);
-  for (std::size_t d = shape.size(); d-- > 1;) stride[d - 1] = stride[d] * shape[d];
-  return stride;
+  return strides_of(p_.workload().tensor(t));
 }
 
 std::string KernelEmitter::ref(BufferId b) const {

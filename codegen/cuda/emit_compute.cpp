@@ -264,7 +264,7 @@ void KernelEmitter::declare_gathered(NodeId id, std::size_t input,
   const ScheduleNode& n = k_.node(id);
   const Operator& op = workload_.op(n.op);
   const Access& a = op.inputs[input];
-  const std::vector<std::int64_t> strides = lowering::strides_of(workload_.tensor(a.tensor));
+  const std::vector<std::int64_t> strides = strides_of(workload_.tensor(a.tensor));
   const std::string x = std::to_string(input);
   std::string offset, condition = inside(n.op, a, loops);
   for (std::size_t d = 0; d < a.index.size(); ++d) {

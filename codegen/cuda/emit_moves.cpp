@@ -72,7 +72,7 @@ int KernelEmitter::copying_groups(BufferId b) const {
 /// Elements between a tile's rows at home where they are one dimension's, else 0.
 std::int64_t KernelEmitter::rows_apart(BufferId b) const {
   const BlockTile& p = block_.tile(b);
-  const std::vector<std::int64_t> stride = lowering::strides_of(workload_.tensor(buffer(b).tensor));
+  const std::vector<std::int64_t> stride = strides_of(workload_.tensor(buffer(b).tensor));
   std::int64_t apart = 0;
   for (std::size_t d = 0; d + 1 < p.most.size(); ++d) {
     if (p.most[d] == 1) continue;
@@ -122,7 +122,7 @@ void KernelEmitter::declare() {
 std::string KernelEmitter::row_lambda(BufferId b, const SymBox* box, bool to_write) const {
   const BlockTile& p = block_.tile(b);
   const TensorId t = buffer(b).tensor;
-  const std::vector<std::int64_t> stride = lowering::strides_of(workload_.tensor(t));
+  const std::vector<std::int64_t> stride = strides_of(workload_.tensor(t));
   const std::string type = (to_write ? "" : "const ") + element_type(t);
   const auto low = [&](std::size_t d) {
     return box != nullptr ? variables_.text((*box)[d].lo)
@@ -239,7 +239,7 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
               here + ");");
     slide(n.buffer, here);
     std::string home_strides_text;
-    const auto strides_home = lowering::strides_of(workload_.tensor(n.tensor));
+    const auto strides_home = strides_of(workload_.tensor(n.tensor));
     for (std::size_t d = 0; d < box.size(); ++d)
       home_strides_text += (d == 0 ? "" : ", ") + std::to_string(strides_home[d]);
     act(BlockAct::load_new, [&] {
@@ -271,7 +271,7 @@ bool KernelEmitter::copy_box(const BlockStep& move, const SymBox& box, const std
   };
   // Where rows are one dimension's they are so many from the first one's address on.
   const std::int64_t apart = rows_apart(b);
-  const auto stride = lowering::strides_of(workload_.tensor(t));
+  const auto stride = strides_of(workload_.tensor(t));
   std::string from = home(t), count = "1";
   for (std::size_t d = 0; d < box.size(); ++d) {
     const std::string low = variables_.text(box[d].lo);

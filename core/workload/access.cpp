@@ -150,4 +150,10 @@ std::optional<std::array<int, 2>> factors_of(const Output& output) {
   return std::array{e.args[0].input, e.args[1].input};
 }
 
+std::vector<std::int64_t> strides_of(const Tensor& t) {
+  std::vector<std::int64_t> strides(t.shape.size(), 1);
+  for (std::size_t d = strides.size(); d-- > 1;) strides[d - 1] = strides[d] * t.shape[d];
+  return strides;
+}
+
 }  // namespace tilewright

@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "core/workload/workload.h"
 
@@ -24,5 +25,7 @@ double most_steps_of_points_named(const Workload& w, const Operator& op, const A
 /// The two inputs whose products the output sums, as they are written; none: it is no such sum, or
 /// both are one.
 std::optional<std::array<int, 2>> factors_of(const Output& output);
+/// Elements in memory from one to the next along each dimension.
+std::vector<std::int64_t> strides_of(const Tensor& t);
 
 }  // namespace tilewright

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/workload/access.h"
 #include "core/workload/cut.h"
 #include "core/workload/values.h"
 
@@ -47,13 +48,6 @@ bool assigns_once(const Workload& w, OpId id) {
          op.outputs[0].combine == Combine::assign && !op.outputs[0].rescale;
 }
 
-/// Elements from the first of a tensor to each next one along a dimension, in memory.
-std::vector<std::int64_t> strides_of(const std::vector<std::int64_t>& shape) {
-  std::vector<std::int64_t> strides(shape.size(), 1);
-  for (std::size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
-  return strides;
-}
-
 /// Where a copy reads, as a sum of what each loop adds.
 class ReadFrom {
  public:
@@ -78,7 +72,7 @@ class ReadFrom {
 
   /// Whether that is where the result has the element.
   bool is(const Access& target) const {
-    const std::vector<std::int64_t> strides = strides_of(w_.tensor(target.tensor).shape);
+    const std::vector<std::int64_t> strides = strides_of(w_.tensor(target.tensor));
     if (always_ != 0) return false;
     for (std::size_t l = 0; l < by_loop_.size(); ++l) {
       std::int64_t stride = 0;
@@ -136,7 +130,7 @@ bool same_in_memory(const Workload& w, OpId id) {
   if (!input) return false;
   const Access& a = w.op(id).inputs[*input];
   const std::vector<std::int64_t>& shape = w.tensor(a.tensor).shape;
-  const std::vector<std::int64_t> strides = strides_of(shape);
+  const std::vector<std::int64_t> strides = strides_of(w.tensor(a.tensor));
   ReadFrom from(w, id);
   for (std::size_t d = 0; d < shape.size(); ++d)
     if (!from.add(a.index[d], shape[d], strides[d])) return false;

@@ -6,12 +6,6 @@
 
 namespace tilewright::lowering {
 
-std::vector<std::int64_t> strides_of(const Tensor& t) {
-  std::vector<std::int64_t> strides(t.shape.size(), 1);
-  for (std::size_t d = strides.size(); d-- > 1;) strides[d - 1] = strides[d] * t.shape[d];
-  return strides;
-}
-
 bool has_whole_loop(const Access& a, LoopId loop) {
   return std::ranges::any_of(a.index, [&](const Affine& i) { return i.plain_loop() == loop; });
 }

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "core/lowering/gpu/box_map.h"
+#include "core/workload/access.h"
 #include "core/workload/workload.h"
 
 namespace tilewright::lowering {
@@ -17,8 +18,6 @@ struct MatrixAccess {
   std::int64_t divide = 1, modulo = 1;
 };
 
-/// Elements between neighbours, by dimension.
-std::vector<std::int64_t> strides_of(const Tensor& t);
 bool has_whole_loop(const Access& a, LoopId loop);
 /// Throws Refused where some index is no whole loop.
 void check_whole_loops(const Workload& w, const Access& a);

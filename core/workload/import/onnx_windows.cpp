@@ -100,12 +100,14 @@ std::pair<std::int64_t, std::int64_t> taps_inside(const Window& w) {
   return first == end ? std::pair{std::int64_t{0}, w.kernel} : std::pair{first, end};
 }
 
-Value biased(NodeReader& n, const Value& conv, std::size_t bias) {
-  if (!n.has(bias)) return conv;
+/// With the bias of each channel, if the node has one.
+Value biased(NodeReader& n, const std::string& name, const Value& conv, std::size_t channels) {
+  constexpr std::size_t kBias = 2;
+  if (!n.has(kBias)) return conv;
   Shape to(conv.shape.size(), 1);
-  to[1] = conv.shape[1];
-  if (elements_of(n.at(bias).shape) != to[1]) throw Unsupported{"a bias of another size"};
-  return sum_of(n.b, n.name, conv, n.b.reshaped(n.name + "_bias", n.at(bias), to));
+  to[channels] = conv.shape[channels];
+  if (elements_of(n.at(kBias).shape) != to[channels]) throw Unsupported{"a bias of another size"};
+  return sum_of(n.b, name, conv, n.b.reshaped(n.name + "_bias", n.at(kBias), to));
 }
 
 /// Whether each variable that is summed over indexes an operand: what is repeated in both counts as
@@ -266,7 +268,7 @@ void say_conv(NodeReader& n) {
   const std::string name = n.has(2) ? n.name + "_conv" : n.name;
   auto made = whole_convolution(n, name, x, w, ws, g);
   if (!made) made = convolved(b, n.name, name, x, w, ws, g, x.type);
-  n.out[0] = biased(n, *made, 2);
+  n.out[0] = biased(n, n.name, *made, 1);
 }
 
 /// With zeros between the elements of a dimension, so many that they are `apart` from one another.
@@ -453,13 +455,7 @@ void say_conv_transpose(NodeReader& n) {
     made = spread_out(b, name, whole("_image", x), whole("_kernel", w), ws, g);
   }
   if (!made) throw Unsupported{"an image that is read in parts"};
-  if (n.has(2)) {  // of each channel, so that it is added where the sums are
-    Shape to(made->sums.shape.size(), 1);
-    to[2] = made->sums.shape[2];
-    if (elements_of(n.at(2).shape) != to[2]) throw Unsupported{"a bias of another size"};
-    made->sums =
-        sum_of(b, n.name + "_biased", made->sums, b.reshaped(n.name + "_bias", n.at(2), to));
-  }
+  made->sums = biased(n, n.name + "_biased", made->sums, 2);  // where they are made
   n.out[0] = together(b, n.name, *made, ws);
 }
 
