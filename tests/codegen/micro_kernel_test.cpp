@@ -309,8 +309,11 @@ TEST(Places, OfGathersAreReadWhereTheyLie) {
     auto kernels = build_all(sources, {.optimisation = "-O0"});
     ASSERT_TRUE(kernels.ok()) << kernels.reason();
     for (std::size_t i = 0; i < sources.size(); ++i) {
-      for (const TileUse& t : sources[i].tiles)
-        if (t.tensor == "ids") EXPECT_EQ(t.packed, read) << t.reason;
+      for (const TileUse& t : sources[i].tiles) {
+        if (t.tensor == "ids") {
+          EXPECT_EQ(t.packed, read) << t.reason;
+        }
+      }
       TensorValues inputs = random_inputs(*w, 5);
       testing::Arrays<float> arrays(*w, inputs);
       kernels.value()[i].run(arrays.pointers());

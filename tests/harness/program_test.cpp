@@ -99,8 +99,11 @@ TEST(Program, WhatIsCopiedInAnotherShapeLiesWhereItWas) {
   EXPECT_EQ(answer.json["verified"], true);
   EXPECT_EQ(answer.json["arena_bytes"], 6 * 8 * 20 * 4);
   EXPECT_EQ(answer.json["handed_on_bytes"], 2 * 6 * 8 * 20 * 4);
-  for (const auto& kernel : answer.json["profile"])
-    if (kernel["kernel"] == "b") EXPECT_EQ(kernel["predicted_seconds"], 0);
+  for (const auto& kernel : answer.json["profile"]) {
+    if (kernel["kernel"] == "b") {
+      EXPECT_EQ(kernel["predicted_seconds"], 0);
+    }
+  }
   // In one kernel, whose own tiles may share memory, all are copied that have to be.
   const Answer together = ran(path, {.seconds = 0});
   ASSERT_TRUE(together.ok()) << together.json.dump(1);
