@@ -17,8 +17,10 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/document.h"
 #include "core/base/format.h"
 #include "core/base/leftovers.h"
+#include "core/workload/expr.h"
 #include "harness/request.h"
 
 namespace tilewright::harness {
@@ -261,6 +263,47 @@ void write_file(const std::string& path, std::string_view text, std::string_view
   OutputFile out(path, option);
   out.stream().write(text.data(), static_cast<std::streamsize>(text.size()));
   out.finish();
+}
+
+namespace {
+
+/// The same workload, with long lists of values as f64 of the file at `path`, and its bytes.
+Workload without_long_lists(const Workload& workload, const std::string& path, std::string& bytes) {
+  constexpr std::size_t kMostNumbers = 1024, kMostWhole = 65'536;
+  WorkloadSpec spec = workload.spec();
+  for (Tensor& t : spec.tensors) {
+    if (!t.values || t.values->list.size() <= (is_integer(t.dtype) ? kMostWhole : kMostNumbers))
+      continue;
+    const std::vector<double>& list = t.values->list;
+    Values v{.file = path, .offset = static_cast<std::int64_t>(bytes.size()), .type = "f64"};
+    bytes.append(reinterpret_cast<const char*>(list.data()), list.size() * sizeof(double));
+    t.values = SharedValues(std::move(v));
+  }
+  return bytes.empty() ? workload : Workload::create(std::move(spec));
+}
+
+}  // namespace
+
+std::string write_with_values(const std::string& path, const Workload& workload,
+                              const std::function<std::string(const Workload&)>& text) {
+  const std::string beside = path + ".values";
+  const bool alone = fs::exists(path) && !fs::is_regular_file(path);
+  std::string bytes;
+  const std::string said = text(alone ? workload : without_long_lists(workload, beside, bytes));
+  read_yaml(said, path);  // what no verb would read is not written
+  OutputFile out(path, "-o");
+  out.stream() << said;
+  if (!bytes.empty()) write_file(beside, bytes, "-o");
+  out.finish();
+  return said;
+}
+
+void write_plan_file(const std::string& path, const PlanFile& file) {
+  write_with_values(path, file.workload, [&file](const Workload& w) {
+    PlanFile written = file;
+    written.workload = w;
+    return to_yaml(written);
+  });
 }
 
 void make_folder(const std::string& path, std::string_view option) {

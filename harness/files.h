@@ -1,12 +1,14 @@
 // Files that a command writes.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <ostream>
 #include <string>
 #include <string_view>
 
 #include "core/base/option.h"
+#include "core/plan/file.h"
 
 namespace tilewright::harness {
 
@@ -49,5 +51,14 @@ class OutputFile {
 /// Throws InputError, as an OutputFile or make_folder() would, unless `path` can become what the
 /// option writes. Leaves nothing.
 void check_output(const OptionSpec& option, const std::string& path);
+
+/// Writes what `text` says of a workload to `path`, for -o, and returns it. Long lists of values
+/// (constants that an import has computed: over 1,024 numbers, or 65,536 whole ones) stand as f64
+/// in PATH.values, unless `path` is a device or a pipe. Throws InputError where the text is too
+/// long to be read again, or a file cannot be written; then neither is there.
+std::string write_with_values(const std::string& path, const Workload& workload,
+                              const std::function<std::string(const Workload&)>& text);
+/// The same of a plan file.
+void write_plan_file(const std::string& path, const PlanFile& file);
 
 }  // namespace tilewright::harness

@@ -52,11 +52,8 @@ Answer import_model(const Request& request, const ImportOptions& options) {
   for (const std::string& text : options.bind)
     for (const auto& [name, n] : parse_bindings(text, "--bind")) asked.bind[name] = n;
   const OnnxImport made = import_named_onnx(request.subject, asked);
-  if (options.out) {
-    const std::string text = to_yaml(made.workload);
-    read_yaml(text, *options.out);  // what no verb would read is not written
-    write_file(*options.out, text, "-o");
-  }
+  if (options.out)
+    write_with_values(*options.out, made.workload, [](const Workload& w) { return to_yaml(w); });
   auto json = document();
   json["file"] = request.subject;
   json["producer"] = made.producer;

@@ -88,14 +88,11 @@ ordered_json content(const DocumentValue& value) {
   return json;
 }
 
-/// Ends an answer with a file: its text, and what it says.
+/// Ends an answer with a file: its text, what it says, and where it was written.
 Answer as_file(ordered_json json, const std::string& file, const std::optional<std::string>& out) {
   json["file"] = file;
   json["content"] = content(read_yaml(file, out.value_or("file")));
-  if (out) {
-    write_file(*out, file, "-o");
-    json["out"] = *out;
-  }
+  if (out) json["out"] = *out;
   return {std::move(json), Status::done};
 }
 
@@ -104,14 +101,20 @@ Answer as_file(ordered_json json, const std::string& file, const std::optional<s
 Answer show_machine(const Request& request, const std::optional<std::string>& out) {
   auto json = document();
   json["machine"] = request.subject;
-  return as_file(std::move(json), to_yaml(named_machine(request.subject)), out);
+  const std::string text = to_yaml(named_machine(request.subject));
+  Answer answer = as_file(std::move(json), text, out);
+  if (out) write_file(*out, text, "-o");
+  return answer;
 }
 
 Answer show_workload(const Request& request, const std::optional<std::string>& out) {
   const Setting setting = workload_of(request);
   auto json = document();
   name_workload(json, setting);
-  return as_file(std::move(json), to_yaml(*setting.workload), out);
+  const auto text = [](const Workload& w) { return to_yaml(w); };
+  return as_file(
+      std::move(json),
+      out ? write_with_values(*out, *setting.workload, text) : to_yaml(*setting.workload), out);
 }
 
 namespace {

@@ -3,6 +3,7 @@
 
 #include "core/base/document.h"
 #include "harness/ask.h"
+#include "harness/files.h"
 #include "harness/in_runs.h"
 #include "harness/schedules.h"
 #include "harness/taken.h"
@@ -102,9 +103,7 @@ Answer plan(const Request& request, const std::optional<std::string>& out) {
   add_seconds_in_runs(json, model, request, setting, best->plan);
   const auto written = [&](ordered_json done) {
     if (out) {
-      const std::string text = to_yaml(file);
-      check_length(text, *out);
-      write_file(*out, text, "-o");
+      write_plan_file(*out, file);
       done["written"] = *out;
     }
     return Answer{std::move(done), Status::done};

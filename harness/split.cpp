@@ -14,6 +14,7 @@
 #include "core/workload/joins.h"
 #include "core/workload/subgraph.h"
 #include "harness/ask.h"
+#include "harness/files.h"
 #include "harness/registry.h"
 #include "harness/schedules.h"
 #include "harness/taken.h"
@@ -549,9 +550,7 @@ Answer plan_in_parts(const Request& request, const std::string& how,
     json[key] = sum_of(split->parts, key);
   json["compulsory_bytes"] = setting.as_named().compulsory_bytes().value;
   if (out) {
-    const std::string text = to_yaml(file);
-    check_length(text, *out);
-    write_file(*out, text, "-o");
+    write_plan_file(*out, file);
     json["written"] = *out;
   }
   return {std::move(json), Status::done};

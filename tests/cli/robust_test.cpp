@@ -52,7 +52,7 @@ void expect_stands(const Arguments& arguments) {
 }
 
 /// A million zeros, which ArgMax over one element makes, stand in the file one by one.
-TEST(Files, WhatIsTooLongToBeReadIsNotWritten) {
+TEST(Files, LongListsOfValuesStandBesideTheFile) {
   const TemporaryFolder folder;
   const std::string model = folder.path() + "/long.onnx", out = folder.path() + "/w.yaml";
   const std::vector<std::int64_t> shape = {1, 1'000'000, 1};
@@ -61,6 +61,34 @@ TEST(Files, WhatIsTooLongToBeReadIsNotWritten) {
                  onnx_test::node("Cast", {"zeros"}, {"y"}, {onnx_test::attribute_int("to", 1)})},
        .inputs = {onnx_test::value("x", shape)},
        .outputs = {onnx_test::value("y", shape)}});
+  for (const Arguments& words :
+       {Arguments{"import", model, "-o", out}, Arguments{"workloads", model, "-o", out},
+        Arguments{"plan", model, "-m", "cache:1M/16", "-o", out}}) {
+    const Outcome o = tilewright_command(words);
+    EXPECT_EQ(o.status, 0) << line_of(words) << o.err;
+    EXPECT_EQ(std::filesystem::file_size(out + ".values"), 8'000'000u);
+    EXPECT_LT(std::filesystem::file_size(out), 10'000u);
+    // It is read again: a plan by what prices one.
+    const bool plan = words[0] == "plan";
+    document({plan ? "predict" : "plan", out, "-m", "cache:1M/16", "--model",
+              plan ? "cached" : "tilewright"});
+    std::filesystem::remove(out + ".values"), std::filesystem::remove(out);
+  }
+}
+
+TEST(Files, WhatIsTooLongToBeReadIsNotWritten) {
+  const TemporaryFolder folder;
+  const std::string model = folder.path() + "/long.onnx", out = folder.path() + "/w.yaml";
+  onnx_test::Graph deep{.inputs = {onnx_test::value("x0", {4})}};
+  const std::string name(60, 'x');
+  std::string before = "x0";
+  for (int i = 1; i <= 30'000; ++i) {
+    const std::string next = name + std::to_string(i);
+    deep.nodes.push_back(onnx_test::node("Tanh", {before}, {next}));
+    before = next;
+  }
+  deep.outputs = {onnx_test::value(before, {4})};
+  std::ofstream(model, std::ios::binary) << onnx_test::model(deep);
   for (const Arguments& words :
        {Arguments{"import", model, "-o", out}, Arguments{"workloads", model, "-o", out}}) {
     const Outcome o = tilewright_command(words);
@@ -300,7 +328,8 @@ TEST(Output, PipesAndDevicesAreWrittenThrough) {
     const Outcome o = tilewright_command(arguments);
     EXPECT_EQ(o.status, 0) << o.err;
     EXPECT_TRUE(std::filesystem::is_fifo(pipe)) << line_of(arguments);
-    // A reader of a pipe that nobody opens would wait for ever; so would one of a pipe that stays open.
+    // A reader of a pipe that nobody opens would wait for ever; so would one of a pipe that stays
+    // open.
     if (const int wake = ::open(pipe.c_str(), O_WRONLY | O_NONBLOCK); wake >= 0) ::close(wake);
     reader.join();
     EXPECT_GT(got.size(), 80U) << line_of(arguments);

@@ -27,6 +27,9 @@ struct Unsupported {
   std::string why;
 };
 
+/// Thrown where whole dimensions could be read, but not ones that are cut as the operands' are.
+struct CutTooOften : Unsupported {};
+
 /// Ranges that are cut alike.
 class Axes {
  public:
@@ -132,7 +135,7 @@ class Builder {
   bool regroup(View& view, const Shape& to);
   /// Makes dimension db of b walk with da of a; false where the cuts divide one another nowhere.
   bool unify(View& a, std::size_t da, View& b, std::size_t db);
-  /// unify, or Unsupported.
+  /// unify, or CutTooOften.
   void demand_unified(View& a, std::size_t da, View& b, std::size_t db);
   /// Reads a dimension at sum of terms + offset. `outside`: beyond its ends there are zeros. False
   /// where the view cannot: then read plain(v).
@@ -140,6 +143,8 @@ class Builder {
               bool outside);
   /// A copy whose dimensions have one variable each; those in `kept` even for one element.
   Value plain(const std::string& name, const Value& v, const std::set<std::size_t>& kept = {});
+  /// plain() of what has dimensions of several variables; nothing of others.
+  std::optional<Value> whole(const std::string& name, const Value& v);
   /// A copy in the order of its dimensions.
   Value copied(const std::string& name, const Value& v);
   void normalise(View& view);
@@ -161,7 +166,8 @@ class Builder {
   /// Over those dimensions, which stay as one element.
   Value reduce(const std::string& name, const Value& v, const std::set<std::size_t>& over,
                Combine combine, const Function& f);
-  /// One operator; dims are the output's variables.
+  /// One operator; dims are the output's variables. Throws CutTooOften where they are more than a
+  /// tensor may have.
   Value emit(const std::string& name, std::int32_t type, Shape shape, std::vector<Vars> dims,
              std::vector<View> reads, Expr value, Combine combine);
   static Expr at(Var v);

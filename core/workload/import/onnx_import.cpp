@@ -237,6 +237,20 @@ void Importer::one(const Node& n, int depth) {
   }
 }
 
+/// Says a node; of whole copies of its inputs, where their cuts do not fit.
+void Importer::say_whole_if_cut(NodeReader& n, Saying say) {
+  try {
+    say(n);
+  } catch (const CutTooOften&) {
+    bool any = false;
+    for (Value& v : n.in)
+      if (auto whole = b_.whole(n.name, v)) v = *std::move(whole), any = true;
+    if (!any) throw;
+    n.out.assign(n.out.size(), Value{});
+    say(n);
+  }
+}
+
 void Importer::said(const Node& n) {
   std::vector<Value> in;
   bool lost = false;
@@ -285,7 +299,7 @@ void Importer::said(const Node& n) {
       if (without_elements(reader))
         asked = true;
       else
-        say(reader);
+        say_whole_if_cut(reader, say);
     }
   }
   if (const Attribute* a = asked ? nullptr : reader.not_asked_for())

@@ -39,6 +39,7 @@ class Importer {
   void nodes(const std::vector<Node>& all, int depth);
   void one(const Node& n, int depth);
   void said(const Node& n);
+  void say_whole_if_cut(NodeReader& n, Saying say);
   static Value constant_of(const Node& n);
   /// What is made of it is not said either.
   void lose(const std::string& name);

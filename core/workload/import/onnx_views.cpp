@@ -212,7 +212,7 @@ bool Builder::unify(View& a, std::size_t da, View& b, std::size_t db) {
 
 void Builder::demand_unified(View& a, std::size_t da, View& b, std::size_t db) {
   if (!unify(a, da, b, db))
-    throw Unsupported{"dimensions are cut at places that do not divide one another"};
+    throw CutTooOften{{"dimensions are cut at places that do not divide one another"}};
 }
 
 bool Builder::regroup(View& view, const Shape& to) {
@@ -426,6 +426,9 @@ Value Builder::copied(const std::string& name, const Value& v) {
   std::vector<Vars> dims = view.dims;
   if (view.tensor < 0)
     for (const std::int64_t n : v.shape) dims.push_back(vars(n));
+  std::size_t variables = 0;
+  for (const Vars& d : dims) variables += expanded(d).size();
+  if (variables > static_cast<std::size_t>(kMaxRank)) return plain(name, v);
   Value out = emit(name, v.type, v.shape, dims, reads, value, Combine::assign);
   out.nonnegative = v.nonnegative;
   return out;
@@ -433,6 +436,15 @@ Value Builder::copied(const std::string& name, const Value& v) {
 
 Value Builder::plain(const std::string& name, const Value& v, const std::set<std::size_t>& kept) {
   return gather_copy(name, v, v.shape, kept);
+}
+
+std::optional<Value> Builder::whole(const std::string& name, const Value& v) {
+  if (!v.view || v.known()) return std::nullopt;
+  View view = read(v);
+  normalise(view);
+  if (std::ranges::all_of(view.dims, [](const Vars& d) { return d.size() <= 1; }))
+    return std::nullopt;
+  return plain(name + "_whole", v);
 }
 
 Value Builder::gather_copy(const std::string& name, const Value& v, const Shape& to,
