@@ -469,6 +469,40 @@ TEST_F(Onnx, AReshapeThatNoIndexSaysIsACopy) {
   EXPECT_THAT(values(made, "y", in), ElementsAre(0, 2, 4, 1, 3, 5));
 }
 
+// Bits of rows and columns change places in both operands, so that a product of theirs would have
+// ten dimensions.
+TEST_F(Onnx, AProductOfOperandsThatAreCutTooOftenReadsCopies) {
+  const auto turned = [](const std::string& from, const std::string& to) {
+    return std::vector<std::string>{node("Reshape", {from, "bits"}, {from + "_bits"}),
+                                    node("Transpose", {from + "_bits"}, {from + "_turned"},
+                                         {attribute_ints("perm", {9, 8, 7, 6, 5, 4, 3, 2, 1, 0})}),
+                                    node("Reshape", {from + "_turned", "matrix"}, {to})};
+  };
+  Graph g{.tensors = {integers("bits", {10}, std::vector<std::int64_t>(10, 2)),
+                      integers("matrix", {2}, {32, 32})},
+          .inputs = {value("x", {32, 32}), value("w", {32, 32})},
+          .outputs = {value("y", {32, 32})}};
+  for (const auto& nodes : {turned("x", "a"), turned("w", "b")})
+    g.nodes.insert(g.nodes.end(), nodes.begin(), nodes.end());
+  g.nodes.push_back(node("MatMul", {"a", "b"}, {"y"}));
+  const OnnxImport made = import(g);
+  const TensorValues in = random_inputs(made.workload, 1);
+  const auto& x = in[made.workload.find_tensor(made.tensors.at("x"))->index()];
+  const auto& w = in[made.workload.find_tensor(made.tensors.at("w"))->index()];
+  const auto reversed = [](std::size_t at) {
+    std::size_t out = 0;
+    for (int bit = 0; bit < 10; ++bit) out |= (at >> bit & 1) << (9 - bit);
+    return out;
+  };
+  const std::vector<double> y = values(made, "y", in);
+  for (std::size_t i = 0; i < 32; ++i)
+    for (std::size_t j = 0; j < 32; ++j) {
+      double sum = 0;
+      for (std::size_t k = 0; k < 32; ++k) sum += x[reversed(i * 32 + k)] * w[reversed(k * 32 + j)];
+      EXPECT_NEAR(y[i * 32 + j], sum, 1e-12) << i << " " << j;
+    }
+}
+
 TEST_F(Onnx, WhatIsNoModelIsRefused) {
   const std::string good = model(product());
   for (const std::string& bytes :
