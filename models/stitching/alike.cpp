@@ -158,7 +158,8 @@ namespace {
 /// A kernel, by whom it was stitched first, and what it took.
 struct StitchedOnce {
   NamesInOrder names;
-  StitchedKernel kernel;
+  Result<StitchedKernel> kernel = Reason{};
+  std::string named = {};   ///< the operators with names, where reasons are given
   std::int64_t effort = 0;  ///< without its schedules'
   EffortOfSchedules asked;
 };
@@ -190,6 +191,12 @@ std::shared_ptr<StitchedKernels> kernels_of(Device d, const Options& o) {
   return at->kernels;
 }
 
+std::string text_with_names(const Graph& g, const Pattern& p) {
+  std::vector<OpId> ops;
+  for (int v : p) ops.push_back(g.vertex(v).op);
+  return to_yaml(subgraph(g.workload(), ops));
+}
+
 std::vector<int> renamed(std::vector<int> vertices, const NamesInOrder& from,
                          const NamesInOrder& to) {
   for (int& v : vertices) v = in_place_of(v, from.vertices, to.vertices);
@@ -213,13 +220,15 @@ Result<StitchedKernel> stitched_like(const Graph& g, const Device& d, const Patt
     const std::lock_guard lock(kernels->mutex);
     if (const auto at = kernels->known.find(key); at != kernels->known.end()) known = at->second;
   }
-  if (known != nullptr) {
+  // A reason names operators.
+  if (known != nullptr && (known->named.empty() || known->named == text_with_names(g, p))) {
     Effort::spend(known->effort);
     for (const auto& [vertices, schedules] : known->asked) {
       const std::vector<int> own = renamed(vertices, known->names, names);
       for (const auto& [tree, effort] : schedules) priced.spend(own, tree, effort);
     }
-    StitchedKernel out = known->kernel;
+    if (!known->kernel) return known->kernel;
+    StitchedKernel out = *known->kernel;
     for (Stitched& s : out.parts) s = renamed(std::move(s), known->names, names);
     return out;
   }
@@ -231,9 +240,9 @@ Result<StitchedKernel> stitched_like(const Graph& g, const Device& d, const Patt
     ~Listing() { priced.listed = outer; }
   } const listing{priced, std::exchange(priced.listed, &made->asked)};
   Result<StitchedKernel> kernel = make();
-  if (!kernel || !kernel->without_units.empty()) return kernel;
+  if (!kernel || !kernel->without_units.empty()) made->named = text_with_names(g, p);
   made->effort = before - Effort::remaining() - priced.effort;
-  made->kernel = *kernel;
+  made->kernel = kernel;
   const std::lock_guard lock(kernels->mutex);
   if (kernels->known.size() == kKernels) kernels->known.clear();
   kernels->known.try_emplace(std::move(key), std::move(made));

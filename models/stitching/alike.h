@@ -30,8 +30,8 @@ Stitched renamed(Stitched s, const NamesInOrder& from, const NamesInOrder& to);
 
 /// What stitch() gives for the pattern: what `make` gave for one like it, whichever graph, model
 /// or thread asked, or gives for this one; for as much Effort as if it had been made anew. Only the
-/// same order of vertices and loops is taken for the same. Not kept: refusals and kernels without
-/// units, which name operators. Cost: the pattern's text.
+/// same order of vertices and loops is taken for the same; of refusals and of kernels without
+/// units, which name operators, only the same names. Cost: the pattern's text.
 Result<StitchedKernel> stitched_like(const Graph& g, const Device& d, const Pattern& p,
                                      const Options& o,
                                      const std::function<Result<StitchedKernel>()>& make);
