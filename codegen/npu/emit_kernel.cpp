@@ -237,11 +237,11 @@ Refused KernelEmitter::too_long() const {
                  " instructions"};
 }
 
-const std::vector<AlikeBlocks>& KernelEmitter::alike() {
+const BlockKinds& KernelEmitter::alike() {
   // A block has an instruction.
   if (k_.blocks > options_.most_instructions) throw too_long();
-  if (alike_.empty())
-    alike_ = alike_blocks(s_, k_, grid_loops(), [&](OpId op, LoopId loop) {
+  if (!alike_)
+    alike_.emplace(s_, k_, grid_loops(), [&](OpId op, LoopId loop) {
       bool is_constant = false;  // in a slab
       const SlabLoops slab = slab_loops(op);
       for (const Output& o : w_.op(op).outputs)
@@ -250,13 +250,13 @@ const std::vector<AlikeBlocks>& KernelEmitter::alike() {
         });
       return is_constant;
     });
-  return alike_;
+  return *alike_;
 }
 
 void KernelEmitter::walk_alike(std::int64_t& so_far,
                                const std::function<void(std::int64_t block)>& walk_one) {
   std::int64_t all = 0;
-  for (const AlikeBlocks& b : alike()) {
+  for (const AlikeBlocks& b : alike().all()) {
     const std::int64_t before = so_far;
     walk_one(b.first);
     // Neither one's instructions nor the blocks are more than most_instructions.

@@ -131,12 +131,15 @@ class KernelEmitter : private BlockWalk {
     std::int64_t steps = 0;  ///< instructions that were walked through for it
   };
   Result<Taken> cycles();
+  /// Why cycles() gives none, as far as that is found without following a block.
+  Result<bool> timeable();
 
  private:
   /// What of a block is kept: its trace, or reads_, or nothing.
   enum class Kept { all, reads, none };
 
   // kernel_time.cpp
+  class BlocksReads;
   std::vector<TraceNode>& traced(std::int64_t block, Kept kept);
   const std::vector<HomeRead>& reads_of_block(std::int64_t block);
   // emit_kernel.cpp
@@ -154,7 +157,7 @@ class KernelEmitter : private BlockWalk {
   void charge(std::int64_t instructions);
   Refused too_long() const;
   /// The kernel's blocks, of those that do the same elsewhere one. Asked once.
-  const std::vector<AlikeBlocks>& alike();
+  const BlockKinds& alike();
   /// Calls `walk_one` for one of each, and counts in `so_far` what all of them come to.
   void walk_alike(std::int64_t& so_far, const std::function<void(std::int64_t block)>& walk_one);
   void emit_step(TraceStep step);
@@ -374,7 +377,7 @@ class KernelEmitter : private BlockWalk {
   std::int64_t slice_bytes_ = 0, widest_slice_ = 0;  ///< of sums on their way through UB
   codegen::Names names_;
   std::map<std::string, std::string> counters_;  ///< by loop
-  std::vector<AlikeBlocks> alike_;
+  std::optional<BlockKinds> alike_;
   bool measuring_ = false;
   Kept kept_ = Kept::all;
   std::int64_t measured_ = 0, emitted_ = 0, flags_ = 0;

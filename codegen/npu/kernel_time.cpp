@@ -177,33 +177,68 @@ std::vector<HomeRead> reads_of(const std::vector<TraceNode>& body) {
   return all;
 }
 
+/// What a block reads: what the first one like it does, elsewhere.
+struct ReadsOfBlock {
+  const std::vector<HomeRead>* like = nullptr;
+  const std::vector<TensorId>* tensors = nullptr;  ///< of each
+  double moved = 0;                                ///< bytes of all
+  Elsewhere at;
+
+  std::size_t size() const { return like->size(); }
+  Box box(std::size_t read) const {
+    Box box = (*like)[read].box;
+    if (at.moved.empty()) return box;
+    const std::vector<std::int64_t>& by = at.moved[(*tensors)[read].index()];
+    for (int d = 0; d < box.rank(); ++d) {
+      box[d].lo += by[static_cast<std::size_t>(d)];
+      box[d].hi += by[static_cast<std::size_t>(d)];
+    }
+    return box;
+  }
+};
+
+/// A block's instructions with their flags, as its core runs them.
+struct FollowedBlock {
+  std::vector<TraceNode> trace;
+  std::vector<std::size_t> order;  ///< of its reads, in the order of the walk
+  Transfers transfers;             ///< without what DRAM gives them
+  std::vector<HomeRead> reads;     ///< in the program's order
+  std::int64_t instructions = 0;   ///< that its walk took
+};
+
 /// Lines of tensors that have been read before.
 class LinesRead {
  public:
   LinesRead(const Workload& w, std::int64_t line) : w_(w), line_(line) {}
 
   /// Of the bytes that the read moves, the part that none has read before; from now on it has been.
-  double add(const HomeRead& r) {
-    Had& had = of(r.tensor);
+  double add(const HomeRead& r) { return add(*w_.find_tensor(r.tensor), r.box, r.moved); }
+  double add(const ReadsOfBlock& block, std::size_t read) {
+    return add((*block.tensors)[read], block.box(read), (*block.like)[read].moved);
+  }
+
+ private:
+  double add(TensorId tensor, const Box& box, double moved) {
+    Had& had = of(tensor);
     // Cores read the same, and each reads again what it does not keep.
-    if (!had.boxes.insert(r.box).second) return 0;
+    if (!had.boxes.insert(box).second) return 0;
     const std::vector<std::int64_t>& shape = had.tensor->shape;
     const std::int64_t size = size_of(had.tensor->dtype);
     // Elements that follow one another: of the last dimension, and of those around it for as long
     // as the box has all that is within.
-    int around = r.box.rank();
+    int around = box.rank();
     std::int64_t run = 1, whole = 1;
     while (around > 0 && run == whole) {
       const auto d = static_cast<std::size_t>(--around);
-      run *= r.box[around].size();
+      run *= box[around].size();
       whole *= shape[d];
     }
-    if (r.box.empty()) return 0;
+    if (box.empty()) return 0;
     std::array<std::int64_t, kMaxRank> pitch{};  // bytes
     std::int64_t offset = 0, place = size;
-    for (int d = r.box.rank() - 1; d >= 0; --d) {
+    for (int d = box.rank() - 1; d >= 0; --d) {
       pitch[static_cast<std::size_t>(d)] = place;
-      offset += r.box[d].lo * place;
+      offset += box[d].lo * place;
       place *= shape[static_cast<std::size_t>(d)];
     }
     std::array<std::int64_t, kMaxRank> at{};  // of the run, from the box's begin
@@ -213,15 +248,14 @@ class LinesRead {
       for (d = around - 1; d >= 0; --d) {
         const auto i = static_cast<std::size_t>(d);
         offset += pitch[i];
-        if (++at[i] < r.box[d].size()) break;
+        if (++at[i] < box[d].size()) break;
         offset -= at[i] * pitch[i];
         at[i] = 0;
       }
     }
-    return r.moved > 0 ? std::min(1.0, static_cast<double>(lines * line_) / r.moved) : 0;
+    return moved > 0 ? std::min(1.0, static_cast<double>(lines * line_) / moved) : 0;
   }
 
- private:
   /// Any order.
   struct Before {
     bool operator()(const Box& a, const Box& b) const {
@@ -255,10 +289,10 @@ class LinesRead {
     }
   };
 
-  Had& of(const std::string& tensor) {
+  Had& of(TensorId tensor) {
     Had& had = had_[tensor];
     if (had.tensor == nullptr) {
-      had.tensor = &w_.tensor(*w_.find_tensor(tensor));
+      had.tensor = &w_.tensor(tensor);
       had.lines.resize(static_cast<std::size_t>(had.tensor->bytes().value / line_ / 64 + 2));
     }
     return had;
@@ -266,7 +300,7 @@ class LinesRead {
 
   const Workload& w_;
   std::int64_t line_;
-  std::map<std::string, Had> had_;
+  std::map<TensorId, Had> had_;
 };
 
 /// A round of blocks, one a core, and how many rounds are taken to be as long as it.
@@ -312,6 +346,104 @@ const std::vector<HomeRead>& KernelEmitter::reads_of_block(std::int64_t block) {
   return reads_;
 }
 
+/// Of a kernel's blocks: blocks that do the same elsewhere are walked once, and count as walked.
+class KernelEmitter::BlocksReads {
+ public:
+  explicit BlocksReads(KernelEmitter& of) : of_(of) {}
+
+  ReadsOfBlock reads(std::int64_t block) {
+    Elsewhere at = of_.alike().of(block);
+    const auto [known, fresh] = kinds_.try_emplace(at.first);
+    Kind& kind = known->second;
+    if (fresh) {
+      const std::int64_t before = of_.emitted_;
+      kind.reads = of_.reads_of_block(at.first);
+      kind.instructions = of_.emitted_ - before;
+      for (const HomeRead& r : kind.reads) {
+        kind.tensors.push_back(*of_.w_.find_tensor(r.tensor));
+        kind.moved += r.moved;
+      }
+    } else {
+      of_.charge(kind.instructions);
+    }
+    return {
+        .like = &kind.reads, .tensors = &kind.tensors, .moved = kind.moved, .at = std::move(at)};
+  }
+
+  /// `its`: the block's reads.
+  const FollowedBlock& followed(const ReadsOfBlock& its, std::int64_t block) {
+    FollowedBlock& known = kinds_.at(its.at.first).followed;
+    if (known.trace.empty() || known.order.size() != its.size())
+      known = trace_of(block);
+    else
+      of_.charge(known.instructions);
+    return known;
+  }
+
+ private:
+  struct Kind {
+    std::vector<HomeRead> reads;
+    std::vector<TensorId> tensors;
+    double moved = 0;
+    std::int64_t instructions = 0;
+    FollowedBlock followed;
+  };
+
+  FollowedBlock trace_of(std::int64_t block) {
+    const std::int64_t before = of_.emitted_;
+    FollowedBlock its{.trace = std::move(of_.traced(block, Kept::all))};
+    its.instructions = of_.emitted_ - before;
+    // Positions of the reads in the walk, before overlapping moves them.
+    std::map<std::int64_t, std::size_t> place;
+    for (const HomeRead& r : reads_of(its.trace)) place.emplace(r.number, place.size());
+    pipeline(its.trace);
+    its.reads = reads_of(its.trace);
+    for (const HomeRead& r : its.reads) {
+      its.order.push_back(place.at(r.number));
+      its.transfers[0].push_back({.bytes = r.moved});
+    }
+    std::size_t in = 0;
+    each_copy(its.trace, [&](const TraceStep& s) {
+      const Memory from = s.touches.front().memory, to = s.touches.back().memory;
+      if (from != Memory::gm && to != Memory::gm) return;
+      const auto width = static_cast<double>(path_between(of_.core(), from, to)->width.value);
+      if (from == Memory::gm)
+        its.transfers[0][in++].width = width;
+      else
+        its.transfers[1].push_back({.bytes = static_cast<double>(s.moved), .width = width});
+    });
+    synchronise(its.trace, of_.core().events);
+    return its;
+  }
+
+  KernelEmitter& of_;
+  std::map<std::int64_t, Kind> kinds_;  ///< by the first block of each
+};
+
+Result<bool> KernelEmitter::timeable() {
+  try {
+    check();
+    choose_places();
+    measure();
+    lay_out();
+    const ComputeUnit* const cube = cube_unit(*s_.machine);
+    if (cube == nullptr) return true;
+    const std::int64_t cores = std::min(cube->count, k_.blocks);
+    BlocksReads blocks(*this);
+    std::int64_t looked_at = 0;  // rounds before this one
+    for (const FollowedRound& followed : followed_rounds(ceil_div(k_.blocks, cores))) {
+      const std::int64_t first = std::max(looked_at, followed.round - 1) * cores;
+      looked_at = followed.round + 1;
+      for (std::int64_t b = first; b < std::min(looked_at * cores, k_.blocks); ++b) blocks.reads(b);
+    }
+    return true;
+  } catch (const NeedsMoves&) {
+    return with_moves().timeable();
+  } catch (const Refused& refused) {
+    return Reason{k_.name + ": " + refused.text, refused.shortage};
+  }
+}
+
 Result<KernelEmitter::Taken> KernelEmitter::cycles() {
   try {
     check();
@@ -327,6 +459,7 @@ Result<KernelEmitter::Taken> KernelEmitter::cycles() {
     const std::int64_t cores = std::min(cube->count, k_.blocks);
     const std::int64_t rounds = ceil_div(k_.blocks, cores);
     LinesRead seen(w_, l2.line.value);
+    BlocksReads blocks(*this);
     double all = 0, last = 0;
     const std::vector<FollowedRound> followed = followed_rounds(rounds);
     for (std::size_t f = 0; f < followed.size(); ++f) {
@@ -334,45 +467,32 @@ Result<KernelEmitter::Taken> KernelEmitter::cycles() {
       const std::int64_t beside = std::min(cores, k_.blocks - first);
       // What the rounds in between have read is about what the one before this one has.
       if (f > 0 && followed[f - 1].round + 1 < round)
-        for (std::int64_t b = first - cores; b < first; ++b)
-          for (const HomeRead& r : reads_of_block(b)) seen.add(r);
+        for (std::int64_t b = first - cores; b < first; ++b) {
+          const ReadsOfBlock reads = blocks.reads(b);
+          for (std::size_t i = 0; i < reads.size(); ++i) seen.add(reads, i);
+        }
       // The core with most to read: blocks at the ends of tensors do less than others.
-      std::vector<std::vector<HomeRead>> reads;
+      std::vector<ReadsOfBlock> others;
       std::size_t longest = 0;
-      double most = -1;
       for (std::int64_t b = first; b < first + beside; ++b) {
-        reads.push_back(reads_of_block(b));
-        double moved = 0;
-        for (const HomeRead& r : reads.back()) moved += r.moved;
-        if (moved > most) most = moved, longest = reads.size() - 1;
+        others.push_back(blocks.reads(b));
+        if (others.back().moved > others[longest].moved) longest = others.size() - 1;
       }
-      reads.erase(reads.begin() + static_cast<std::ptrdiff_t>(longest));
-      std::vector<TraceNode>& trace = traced(first + static_cast<std::int64_t>(longest), Kept::all);
-      // Positions of the reads in the walk, before overlapping moves them.
-      std::map<std::int64_t, std::size_t> place;
-      for (const HomeRead& r : reads_of(trace)) place.emplace(r.number, place.size());
-      pipeline(trace);
-      Transfers transfers;
-      for (const HomeRead& r : reads_of(trace)) {
-        const double own = seen.add(r);
-        double together = own;
-        const std::size_t at = place.at(r.number);
-        for (const std::vector<HomeRead>& other : reads)
-          if (at < other.size()) together += seen.add(other[at]);
-        transfers[0].push_back({.bytes = r.moved});
-        if (own > 0) transfers[0].back().dram = dram / together;
+      const std::int64_t block = first + static_cast<std::int64_t>(longest);
+      const ReadsOfBlock its = others[longest];
+      const FollowedBlock& own = blocks.followed(its, block);
+      others.erase(others.begin() + static_cast<std::ptrdiff_t>(longest));
+      Transfers transfers = own.transfers;
+      for (std::size_t i = 0; i < own.order.size(); ++i) {
+        const std::size_t at = own.order[i];
+        const double fresh =
+            own.order.size() == its.size() ? seen.add(its, at) : seen.add(own.reads[i]);
+        double together = fresh;
+        for (const ReadsOfBlock& other : others)
+          if (at < other.size()) together += seen.add(other, at);
+        if (fresh > 0) transfers[0][i].dram = dram / together;
       }
-      std::size_t in = 0;
-      each_copy(trace, [&](const TraceStep& s) {
-        const Memory from = s.touches.front().memory, to = s.touches.back().memory;
-        if (from != Memory::gm && to != Memory::gm) return;
-        const auto width = static_cast<double>(path_between(core(), from, to)->width.value);
-        if (from == Memory::gm)
-          transfers[0][in++].width = width;
-        else
-          transfers[1].push_back({.bytes = static_cast<double>(s.moved), .width = width});
-      });
-      synchronise(trace, core().events);
+      const std::vector<TraceNode>& trace = own.trace;
       const double share =
           core().shared_bandwidth.value / cube->clock_hz / static_cast<double>(beside);
       Transfers before;
@@ -396,6 +516,10 @@ Result<double> predicted_seconds(const Schedule& schedule, const EmitOptions& op
                                  std::int64_t* steps) {
   const Machine& m = *schedule.machine;
   if (!m.npu_core) return Reason{"machine " + m.name + " has no npu_core"};
+  // To follow blocks takes longest: not of kernels beside one that has no time.
+  for (std::size_t k = 1; k < schedule.kernels.size(); ++k)
+    if (const auto may = merged_or_plain(schedule, k, options, &KernelEmitter::timeable); !may)
+      return may.why();
   double cycles = 0;
   for (std::size_t k = 0; k < schedule.kernels.size(); ++k) {
     const auto its = merged_or_plain(schedule, k, options, &KernelEmitter::cycles);

@@ -76,8 +76,8 @@ std::optional<Reason> refuses(const Schedule& schedule, const EmitOptions& optio
 /// same time, so that what all of them move through the L2 at once shares its bandwidth, and what
 /// none has read before that of DRAM. Of more than kFollowedBlocks of a core some are followed, and
 /// the others take as long as those near them. A Reason where emit() refuses the schedule by what
-/// this sees of it. Cost: about a microsecond an instruction of the blocks that are followed and of
-/// their neighbours on other cores. `steps`: those instructions are added to it.
+/// this sees of it. Cost: about a microsecond an instruction of blocks that differ among those that
+/// are followed and their neighbours. `steps`: the instructions of all of these are added to it.
 Result<double> predicted_seconds(const Schedule& schedule, const EmitOptions& options = {},
                                  std::int64_t* steps = nullptr);
 /// Of a core, in one kernel, beside its last one.

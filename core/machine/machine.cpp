@@ -43,6 +43,14 @@ std::vector<std::size_t> fillers(const Machine& m, std::size_t i) {
   return r;
 }
 
+/// The same of one of them, without a list.
+bool fills(const Machine& m, LevelId filler, LevelId level) {
+  if (level.index() == 0) return false;
+  const std::vector<std::string>& named = m.level(level).filled_by;
+  if (named.empty()) return filler.index() + 1 == level.index();
+  return std::ranges::find(named, m.level(filler).name) != named.end();
+}
+
 /// True where the name ends in x and digits: L.A@L1x2 could not name it.
 bool ends_like_copies(std::string_view name) {
   std::size_t end = name.size();
@@ -396,6 +404,7 @@ LevelId Machine::default_level() const {
 
 std::vector<std::pair<LevelId, LevelId>> Machine::path(LevelId from, LevelId to) const {
   if (from == to) return {};
+  if (fills(*this, from, to) || fills(*this, to, from)) return {{from, to}};
   // Fewest steps, then fewest write-back steps: relaxed once a level, which is enough because no
   // path is longer than that.
   const std::size_t n = levels.size();

@@ -265,6 +265,21 @@ std::map<std::string, Bytes> memory_use(const Schedule& s) {
   return result;
 }
 
+Bytes touched_bytes(const Workload& w, OpId id, std::span<const Interval> ranges) {
+  const Operator& op = w.op(id);
+  std::map<TensorId, std::int64_t> touched;
+  const auto add = [&](const Access& a) {
+    if (is_gather(a)) return;
+    std::int64_t& most = touched[a.tensor];
+    most = std::max(most, footprint(w, op, a, ranges).size() * size_of(w.tensor(a.tensor).dtype));
+  };
+  for (const Access& a : op.inputs) add(a);
+  for (const Output& o : op.outputs) add(o.target);
+  std::int64_t all = 0;
+  for (const auto& [tensor, bytes] : touched) all += bytes;
+  return Bytes(all);
+}
+
 std::optional<Reason> misfit(const Schedule& s) {
   const auto limits = [](const Level& l) {
     return l.managed == Managed::software && l.capacity.value != 0;

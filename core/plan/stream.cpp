@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -181,8 +182,9 @@ class Walker {
       for (const auto& [at, range] : outer) ranges_[at] = range;
     };
     Ranges& inside = ranges_;
-    const bool clipped = representatives_ && count > kAllOfThese && clips(id, count / 2, ranges);
-    for (std::int64_t i = 0; i < count; i = next(n, i, count, clipped)) {
+    std::vector<std::int64_t> more;  // iterations that representatives have besides, ascending
+    if (representatives_ && count > kAllOfThese) more = least_clipped(id, count, ranges);
+    for (std::int64_t i = 0; i < count; i = next(n, i, count, more)) {
       put_back();
       if (steer_) {
         i = steer_({.kernel = kernel_,
@@ -209,35 +211,63 @@ class Walker {
     for (std::size_t i = 0; i < outer_low.size(); ++i) low_of(n.cuts[i]) = outer_low[i];
   }
 
-  /// Whether an iteration's reads reach beyond a tensor in a dimension that the loop moves along.
-  bool clips(NodeId id, std::int64_t iteration, const Ranges& around) const {
-    const ScheduleNode& n = k_.node(id);
-    if (padded_.empty()) return false;
-    Ranges inside = around;
-    cut(k_, id, iteration, around, inside);
-    for (const Inference& i : n.infer) infer(s_, k_, i, inside);
-    return std::ranges::any_of(padded_, [&](const Padded& p) {
-      const Operator& op = s_.workload->op(p.op);
-      const auto now = ranges_of(s_, k_, inside, p.op), before = ranges_of(s_, k_, around, p.op);
+  /// Where the middle iteration's reads reach beyond a tensor in a dimension that the loop moves
+  /// along: the iterations that reach beyond it least. What is left of a read grows from one
+  /// iteration to the next until its middle is the dimension's, and shrinks from there on; those
+  /// beside that one may have other tiles with it. Ascending. Cost: twice the logarithm of `count`
+  /// ranges for each such dimension.
+  std::vector<std::int64_t> least_clipped(NodeId id, std::int64_t count,
+                                          const Ranges& around) const {
+    std::set<std::int64_t> found;
+    if (padded_.empty()) return {};
+    const auto inside = [&](std::int64_t iteration) {
+      Ranges r = around;
+      cut(k_, id, iteration, around, r);
+      for (const Inference& i : k_.node(id).infer) infer(s_, k_, i, r);
+      return r;
+    };
+    const auto read = [&](const Padded& p, const Ranges& r) {
+      return footprint(s_.workload->op(p.op), *p.index, ranges_of(s_, k_, r, p.op));
+    };
+    const Ranges middle = inside(count / 2);
+    for (const Padded& p : padded_) {
+      const auto now = ranges_of(s_, k_, middle, p.op), before = ranges_of(s_, k_, around, p.op);
       const bool moves = std::ranges::any_of(p.index->terms, [&](const Term& x) {
         const auto local = static_cast<std::size_t>(s_.workload->local_index(p.op, x.loop));
         return now[local] != before[local];
       });
-      return moves && !contains(p.whole, footprint(op, *p.index, now));
-    });
+      if (!moves || contains(p.whole, read(p, middle))) continue;
+      // Twice as far as the read's middle is from the dimension's.
+      const auto beyond = [&](std::int64_t iteration) {
+        const Interval r = read(p, inside(iteration));
+        return r.lo + r.hi - p.whole.lo - p.whole.hi;
+      };
+      const bool forwards = beyond(0) <= beyond(count - 1);
+      std::int64_t low = 0, high = count - 1;
+      while (low < high) {
+        const std::int64_t at = low + (high - low) / 2, its = beyond(at);
+        if (forwards ? its >= 0 : its <= 0)
+          high = at;
+        else
+          low = at + 1;
+      }
+      for (std::int64_t i = low - kNear; i <= low + kNear; ++i)
+        if (i > 1 && i + 1 < count) found.insert(i);
+    }
+    return {found.begin(), found.end()};
   }
 
   /// The iteration after `i`; of representatives only the first two, a middle one and the last.
   /// Units keep nothing of one another, so of theirs the second is left out. Where padding clips
-  /// the middle one, others may have larger tiles: more are met, all of a short loop.
+  /// the middle one, others have larger tiles: `more` are met (least_clipped).
   std::int64_t next(const ScheduleNode& loop, std::int64_t i, std::int64_t count,
-                    bool clipped) const {
+                    const std::vector<std::int64_t>& more) const {
     const bool apart = unit_of(loop.binding).has_value() && count > 2;
     if (!representatives_ || (i == 0 && !apart) || i + 1 >= count) return i + 1;
     const std::int64_t middle = count / 2;
-    if (clipped && (i < kNear || std::abs(i - middle) < kNear || i + kNear >= count)) return i + 1;
-    if (clipped) return i < middle ? middle - kNear + 1 : count - kNear;
-    return i < middle ? middle : count - 1;
+    const std::int64_t then = i < middle ? middle : count - 1;
+    const auto at = std::ranges::upper_bound(more, i);
+    return at == more.end() ? then : std::min(*at, then);
   }
 
   /// Blocks within one iteration of a grid loop.
@@ -402,7 +432,7 @@ class Walker {
   };
   std::vector<UnitIndex> units_;
   static constexpr std::int64_t kAllOfThese = 4;  ///< iterations: all are met anyway
-  static constexpr std::int64_t kNear = 4;
+  static constexpr std::int64_t kNear = 1;        ///< to one that is clipped least
   /// A dimension that is read beyond its ends.
   struct Padded {
     OpId op;

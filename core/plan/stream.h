@@ -88,9 +88,15 @@ void walk(const Schedule& s, const AccessSink& sink, const LoopSteer& steer);
 
 /// The same for one kernel, of every loop only the first two iterations, a middle one and the last;
 /// of one bound to units not the second, as units keep nothing of one another; where padding clips
-/// the middle one, up to 17. Meets the tile sizes, and the ways in which contents are kept or
-/// replaced, but for a few where tiles slide. Liveness reads it; counts of traffic would be wrong.
+/// the middle one, also the one that it clips least, and those beside that. Meets the tile sizes,
+/// and the ways in which contents are kept or replaced, but for a few where tiles slide. Liveness
+/// reads it; counts of traffic would be wrong.
 void walk_representatives(const Schedule& s, int kernel, const AccessSink& sink);
+
+/// What one compute of the operator touches, with a range for each of its loops: of each tensor the
+/// largest tile of one access, gathers left out. No memory_use of a plan that computes so much at
+/// once is less.
+Bytes touched_bytes(const Workload& w, OpId op, std::span<const Interval> ranges);
 
 /// Where tensors lie in the address space: one arena, tensors that are ever at home in workload
 /// order, each from a multiple of `alignment`; on-chip intermediates are packed arrays after them.

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "core/base/format.h"
+#include "core/plan/stream.h"
 #include "models/mcfuser/detail.h"
 
 namespace tilewright::mcfuser {
@@ -403,25 +404,13 @@ Bytes least_held(const Chain& c, const Tiles& tiles) {
     const bool batch = std::ranges::find(c.batch, l) != c.batch.end();
     return batch ? std::int64_t{1} : std::min(tiles[l.index()], w.loop(l).extent);
   };
-  std::int64_t most = 0;
-  for (const Operator& op : w.operators()) {
-    std::map<TensorId, std::int64_t> held;
-    const auto add = [&](const Access& a) {
-      std::int64_t elements = 1;
-      for (const Affine& i : a.index) {
-        const auto l = i.plain_loop();
-        elements *= l ? size(*l) : 1;
-      }
-      std::int64_t& own = held[a.tensor];
-      own = std::max(own, elements * size_of(w.tensor(a.tensor).dtype));
-    };
-    for (const Access& a : op.inputs) add(a);
-    for (const Output& o : op.outputs) add(o.target);
-    std::int64_t bytes = 0;
-    for (const auto& [tensor, own] : held) bytes += own;
-    most = std::max(most, bytes);
+  Bytes most(0);
+  for (std::size_t i = 0; i < w.operators().size(); ++i) {
+    std::vector<Interval> ranges;
+    for (LoopId l : w.op(OpId(i)).loops) ranges.push_back({0, size(l)});
+    most = std::max(most, touched_bytes(w, OpId(i), ranges));
   }
-  return Bytes(most);
+  return most;
 }
 
 }  // namespace

@@ -1,12 +1,16 @@
 #include "models/quickest/fewest.h"
 
 #include <algorithm>
+#include <list>
+#include <mutex>
 #include <numeric>
 #include <random>
 #include <set>
 
+#include "core/plan/names.h"
 #include "models/exact/exact.h"
 #include "models/quickest/nests.h"
+#include "models/quickest/signature.h"
 
 namespace tilewright::quickest {
 namespace {
@@ -364,11 +368,60 @@ class Search {
   std::optional<std::pair<Nests, Worth>> best_;
 };
 
+/// What a search has found; its mutex is held while it searches.
+struct Found {
+  std::mutex mutex;
+  std::shared_ptr<const Workload> workload;  ///< null: nothing was searched yet
+  std::optional<Kernel> kernel;
+  Candidates seen;
+};
+
+/// Searches of one level of one machine, by signature and effort.
+struct Searches {
+  Machine machine;
+  LevelId level;
+  Bytes room;
+  std::map<std::pair<std::string, int>, std::shared_ptr<Found>> found;
+};
+
+constexpr std::size_t kMachines = 8, kSearches = 4096;
+
+std::shared_ptr<Found> found_of(const Question& q, const Workload& w, int effort) {
+  static std::mutex mutex;
+  static std::list<Searches> all;
+  std::pair key(signature(w, true), effort);
+  const LevelId level = q.planned_level();
+  const Bytes room = q.room_at(level);
+  const std::lock_guard lock(mutex);
+  auto at = std::ranges::find_if(all, [&](const Searches& s) {
+    return s.level == level && s.room == room && s.machine == *q.machine;
+  });
+  if (at == all.end()) {
+    if (all.size() == kMachines) all.pop_front();
+    at = all.insert(all.end(), {.machine = *q.machine, .level = level, .room = room, .found = {}});
+  }
+  if (at->found.size() == kSearches && !at->found.contains(key)) at->found.clear();
+  std::shared_ptr<Found>& found = at->found[std::move(key)];
+  if (found == nullptr) found = std::make_shared<Found>();
+  return found;
+}
+
 }  // namespace
 
 std::optional<Kernel> fewest_bytes(const Question& q, const Workload& w, int effort,
                                    Candidates& seen) {
-  return Search(q, w, effort, seen).run();
+  const std::shared_ptr<Found> found = found_of(q, w, effort);
+  const std::lock_guard lock(found->mutex);
+  if (found->workload == nullptr) {
+    Candidates own;
+    found->kernel = Search(q, w, effort, own).run();
+    found->seen = own;
+    found->workload = std::make_shared<const Workload>(w);
+  }
+  seen.generated += found->seen.generated;
+  seen.priced += found->seen.priced;
+  if (!found->kernel) return std::nullopt;
+  return Names(*found->workload, w).rename(*found->kernel);
 }
 
 }  // namespace tilewright::quickest

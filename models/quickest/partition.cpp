@@ -34,8 +34,38 @@ Partitioner::Partitioner(std::shared_ptr<const Workload> w, Finder find, Rough r
   if (!product_) product_ = [of = w_](OpId op) { return of->is_contraction(op); };
 }
 
-std::string signature(const Workload& part) {
+namespace {
+
+/// Of an input of the part by the dimensions that no loop indexes: the least index there; 0 of
+/// others, and where one lies outside of the tensor.
+std::vector<std::vector<std::int64_t>> first_indices(const Workload& part) {
+  constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+  std::vector<std::vector<std::int64_t>> first;
+  for (const Tensor& t : part.tensors()) first.emplace_back(t.shape.size(), kNone);
+  const auto look = [&](const Access& a, bool written) {
+    for (std::size_t d = 0; d < a.index.size(); ++d) {
+      const Affine& i = a.index[d];
+      std::int64_t& least = first[a.tensor.index()][d];
+      const bool plain = !written && i.terms.empty() && i.gathered < 0 && i.offset >= 0 &&
+                         i.offset < part.tensor(a.tensor).shape[d];
+      least = plain ? std::min(least, i.offset) : std::numeric_limits<std::int64_t>::min();
+    }
+  };
+  for (const Operator& op : part.operators()) {
+    for (const Access& a : op.inputs) look(a, false);
+    for (const Output& o : op.outputs) look(o.target, true);
+  }
+  for (auto& of_tensor : first)
+    for (std::int64_t& least : of_tensor)
+      if (least < 0 || least == kNone) least = 0;
+  return first;
+}
+
+}  // namespace
+
+std::string signature(const Workload& part, bool anywhere) {
   std::string text;
+  const auto first = anywhere ? first_indices(part) : std::vector<std::vector<std::int64_t>>();
   const auto add = [&text](std::int64_t n) { text += std::to_string(n) + ","; };
   for (const Loop& l : part.loops()) add(l.extent);
   for (std::size_t t = 0; t < part.tensors().size(); ++t) {
@@ -47,10 +77,11 @@ std::string signature(const Workload& part) {
   const auto access = [&](const Access& a) {
     text += "a";
     add(a.tensor.value);
-    for (const Affine& i : a.index) {
+    for (std::size_t d = 0; d < a.index.size(); ++d) {
+      const Affine& i = a.index[d];
       text += "i";
       for (const Term& t : i.terms) add(t.loop.value), add(t.coefficient);
-      add(i.offset), add(i.gathered);
+      add(i.offset - (anywhere ? first[a.tensor.index()][d] : 0)), add(i.gathered);
     }
   };
   const std::function<void(const Expr&)> expression = [&](const Expr& e) {

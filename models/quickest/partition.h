@@ -13,6 +13,7 @@
 #include "core/plan/join.h"
 #include "core/plan/names.h"
 #include "models/quickest/quickest.h"
+#include "models/quickest/signature.h"
 #include "models/stitching/stitching.h"
 
 namespace tilewright::quickest {
@@ -61,8 +62,6 @@ struct Partition {
   std::size_t priced = 0;  ///< groups that a plan was looked for
 };
 
-/// Names replaced by their first appearance: parts of one signature have the same plans.
-std::string signature(const Workload& part);
 /// Of what the rewrites have made of two parts of one signature; nothing where that differs.
 std::optional<Names> names_alike(const Workload& from, const Workload& to,
                                  const std::vector<std::string>& rewrites);

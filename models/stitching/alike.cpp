@@ -1,7 +1,9 @@
 #include "models/stitching/alike.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
+#include <utility>
 
 #include "core/base/effort.h"
 #include "core/plan/names.h"
@@ -42,10 +44,14 @@ NamesInOrder names_in_order(const Graph& g, const Pattern& p) {
 }
 
 std::string text_without_names(const Graph& g, const Pattern& p) {
+  auto& [last, text] = g.priced().text;
+  if (last == p) return text;
+  last = p;
+  text.clear();
   std::vector<OpId> ops;
   for (int v : p) ops.push_back(g.vertex(v).op);
-  if (no_subgraph(g.workload(), ops)) return "";
-  return to_yaml(without_names(subgraph(g.workload(), ops)));
+  if (no_subgraph(g.workload(), ops)) return text;
+  return text = to_yaml(without_names(subgraph(g.workload(), ops)));
 }
 
 Stitched renamed(Stitched s, const NamesInOrder& from, const NamesInOrder& to) {
@@ -128,25 +134,119 @@ NamelessPart NamelessPart::of(const Graph& g, const Device& d, const std::vector
   return out;
 }
 
-std::optional<Demand> NamelessPart::demand(
-    const BoundTree& tree, const std::function<std::optional<Demand>()>& make) const {
+AskedSchedule NamelessPart::demand(const BoundTree& tree,
+                                   const std::function<std::optional<Demand>()>& make) const {
   Kernel k = without_names->rename({.tree = tree.tree, .pins = tree.pins});
   std::string text = text_of(BoundTree{.tree = std::move(k.tree), .pins = std::move(k.pins)});
-  std::optional<AlikeDemands::Known> found;
   {
     const std::lock_guard lock(known->mutex);
-    if (const auto at = known->of_tree.find(text); at != known->of_tree.end()) found = at->second;
+    if (const auto at = known->of_tree.find(text); at != known->of_tree.end()) return at->second;
   }
-  if (found) {
-    Effort::spend(found->effort);
-    return found->demand;
+  AskedSchedule made{.tree = std::hash<std::string>()(text)};
+  {
+    const Effort counted(std::numeric_limits<std::int64_t>::max());
+    made.demand = make();
+    made.effort = std::numeric_limits<std::int64_t>::max() - Effort::remaining();
   }
-  const std::int64_t before = Effort::remaining();
-  const std::optional<Demand> made = make();
-  const std::int64_t effort = before - Effort::remaining();
   const std::lock_guard lock(known->mutex);
-  known->of_tree.try_emplace(std::move(text), AlikeDemands::Known{made, effort});
+  known->of_tree.try_emplace(std::move(text), made);
   return made;
+}
+
+namespace {
+
+/// A kernel, by whom it was stitched first, and what it took.
+struct StitchedOnce {
+  NamesInOrder names;
+  Result<StitchedKernel> kernel = Reason{};
+  std::string named = {};   ///< the operators with names, where reasons are given
+  std::int64_t effort = 0;  ///< without its schedules'
+  EffortOfSchedules asked;
+};
+
+/// Of one device and one choice of options.
+struct StitchedKernels {
+  std::mutex mutex;
+  std::map<std::string, std::shared_ptr<const StitchedOnce>> known;
+};
+
+constexpr std::size_t kKernels = 8192;
+
+std::shared_ptr<StitchedKernels> kernels_of(Device d, const Options& o) {
+  struct Of {
+    Device device;
+    Options options;
+    std::shared_ptr<StitchedKernels> kernels;
+  };
+  static std::mutex mutex;
+  static std::vector<Of> all;
+  d.working_set = 0;
+  const std::lock_guard lock(mutex);
+  auto at = std::ranges::find_if(
+      all, [&](const Of& one) { return one.options == o && same(one.device, d); });
+  if (at == all.end()) {
+    if (all.size() == kDevices) all.erase(all.begin());
+    at = all.insert(all.end(), {std::move(d), o, std::make_shared<StitchedKernels>()});
+  }
+  return at->kernels;
+}
+
+std::string text_with_names(const Graph& g, const Pattern& p) {
+  std::vector<OpId> ops;
+  for (int v : p) ops.push_back(g.vertex(v).op);
+  return to_yaml(subgraph(g.workload(), ops));
+}
+
+std::vector<int> renamed(std::vector<int> vertices, const NamesInOrder& from,
+                         const NamesInOrder& to) {
+  for (int& v : vertices) v = in_place_of(v, from.vertices, to.vertices);
+  return vertices;
+}
+
+}  // namespace
+
+Result<StitchedKernel> stitched_like(const Graph& g, const Device& d, const Pattern& p,
+                                     const Options& o,
+                                     const std::function<Result<StitchedKernel>()>& make) {
+  std::string key = text_without_names(g, p);
+  if (key.empty()) return make();
+  NamesInOrder names = names_in_order(g, p);
+  for (const int v : p) key += name_of(g.vertex(v).kind).front();
+  for (const std::size_t i : names.order) key += ' ' + std::to_string(i);
+  const std::shared_ptr<StitchedKernels> kernels = kernels_of(d, o);
+  Graph::Priced& priced = g.priced_on(d.machine);
+  std::shared_ptr<const StitchedOnce> known;
+  {
+    const std::lock_guard lock(kernels->mutex);
+    if (const auto at = kernels->known.find(key); at != kernels->known.end()) known = at->second;
+  }
+  // A reason names operators.
+  if (known != nullptr && (known->named.empty() || known->named == text_with_names(g, p))) {
+    Effort::spend(known->effort);
+    for (const auto& [vertices, schedules] : known->asked) {
+      const std::vector<int> own = renamed(vertices, known->names, names);
+      for (const auto& [tree, effort] : schedules) priced.spend(own, tree, effort);
+    }
+    if (!known->kernel) return known->kernel;
+    StitchedKernel out = *known->kernel;
+    for (Stitched& s : out.parts) s = renamed(std::move(s), known->names, names);
+    return out;
+  }
+  auto made = std::make_shared<StitchedOnce>(StitchedOnce{.names = std::move(names)});
+  const std::int64_t before = Effort::remaining() + priced.effort;
+  struct Listing {
+    Graph::Priced& priced;
+    EffortOfSchedules* outer;
+    ~Listing() { priced.listed = outer; }
+  } const listing{priced, std::exchange(priced.listed, &made->asked)};
+  Result<StitchedKernel> kernel = make();
+  if (!kernel || !kernel->without_units.empty()) made->named = text_with_names(g, p);
+  made->effort = before - Effort::remaining() - priced.effort;
+  made->kernel = kernel;
+  const std::lock_guard lock(kernels->mutex);
+  if (kernels->known.size() == kKernels) kernels->known.clear();
+  kernels->known.try_emplace(std::move(key), std::move(made));
+  return kernel;
 }
 
 }  // namespace tilewright::stitching

@@ -28,6 +28,14 @@ std::string text_without_names(const Graph& g, const Pattern& p);
 /// A part's schedule for other operators, in the places of its own.
 Stitched renamed(Stitched s, const NamesInOrder& from, const NamesInOrder& to);
 
+/// What stitch() gives for the pattern: what `make` gave for one like it, whichever graph, model
+/// or thread asked, or gives for this one; for as much Effort as if it had been made anew. Only the
+/// same order of vertices and loops is taken for the same; of refusals and of kernels without
+/// units, which name operators, only the same names. Cost: the pattern's text.
+Result<StitchedKernel> stitched_like(const Graph& g, const Device& d, const Pattern& p,
+                                     const Options& o,
+                                     const std::function<Result<StitchedKernel>()>& make);
+
 /// One device's and one choice of options, for any graphs.
 class Alike {
  public:
@@ -49,12 +57,8 @@ class Alike {
 /// What schedules ask of a device, of parts that differ in names alone: every graph, model and
 /// thread of the process finds what another has counted.
 struct AlikeDemands {
-  struct Known {
-    std::optional<Demand> demand;
-    std::int64_t effort = 0;  ///< that it took (core/base/effort.h)
-  };
   std::mutex mutex;
-  std::map<std::string, Known> of_tree;  ///< by its text without names
+  std::map<std::string, AskedSchedule> of_tree;  ///< by its text without names
 };
 
 /// A part of a graph as a workload of its own, with what is known of those that are alike.
@@ -66,9 +70,9 @@ struct NamelessPart {
   std::shared_ptr<const Names> without_names;  ///< of the part's
   std::shared_ptr<AlikeDemands> known;
 
-  /// What `make` gives for the tree, or gave for one like it, for as much Effort.
-  std::optional<Demand> demand(const BoundTree& tree,
-                               const std::function<std::optional<Demand>()>& make) const;
+  /// What `make` gives for the tree, or gave for one like it. Spends no Effort, but says it.
+  AskedSchedule demand(const BoundTree& tree,
+                       const std::function<std::optional<Demand>()>& make) const;
 };
 
 }  // namespace tilewright::stitching

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "core/base/effort.h"
 #include "core/base/format.h"
 #include "core/lowering/gpu/block_computes.h"
 #include "core/lowering/gpu/block_rules.h"
@@ -105,6 +106,23 @@ LoopSet crossing(const Output& written, const Access& read) {
 }
 
 }  // namespace
+
+void Graph::Priced::spend(const std::vector<int>& vertices, std::size_t tree, std::int64_t units) {
+  if (!spent[vertices].emplace(tree, units).second) return;
+  effort += units;
+  Effort::spend(units);
+}
+
+Graph::Priced& Graph::priced_on(const std::shared_ptr<const Machine>& machine) const {
+  if (priced_->machine != machine || !priced_->schedules) {
+    EffortOfSchedules* const listed = priced_->listed;
+    *priced_ = {};
+    priced_->machine = machine;
+    priced_->schedules = std::make_shared<std::map<std::string, AskedSchedule>>();
+    priced_->listed = listed;
+  }
+  return *priced_;
+}
 
 Graph Graph::in_block(const Component& c) const {
   Graph g = *this;

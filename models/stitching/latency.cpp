@@ -88,19 +88,20 @@ void Part::runs_and_blocks(Stitched& s) const {
 
 /// What a block of a written schedule asks for; none: no threads can do as its tree says.
 std::optional<Demand> Part::demand(const BoundTree& tree, const std::string& text) const {
-  Graph::Priced& priced = g_.priced();
-  if (priced.machine != d_.machine || !priced.schedules)
-    priced = {.machine = d_.machine,
-              .parts = {},
-              .schedules = std::make_shared<std::map<std::string, std::optional<Demand>>>()};
-  const auto [known, fresh] = priced.schedules->try_emplace(text);
-  if (!fresh) return known->second;
+  Graph::Priced& priced = g_.priced_on(d_.machine);
+  const auto [at, fresh] = priced.schedules->try_emplace(text);
+  AskedSchedule& known = at->second;
+  const auto listed = [&] {
+    if (priced.listed != nullptr) (*priced.listed)[c_.vertices].emplace(known.tree, known.effort);
+    return known.demand;
+  };
+  if (!fresh) return listed();
   const auto [part, unseen] = priced.parts.try_emplace(c_.vertices);
   if (unseen)
     part->second = std::make_shared<const NamelessPart>(NamelessPart::of(g_, d_, c_.vertices));
   const std::shared_ptr<const Workload>& own = part->second->part;
   if (own == nullptr) return std::nullopt;
-  known->second = part->second->demand(tree, [&]() -> std::optional<Demand> {
+  known = part->second->demand(tree, [&]() -> std::optional<Demand> {
     Plan plan;
     plan.kernels.push_back(
         {.name = "part", .level = "registers", .tree = tree.tree, .pins = tree.pins});
@@ -113,7 +114,8 @@ std::optional<Demand> Part::demand(const BoundTree& tree, const std::string& tex
     asked.warp_cycles = warp_cycles(g_, c_.vertices, d_, *program);
     return asked;
   });
-  return known->second;
+  priced.spend(c_.vertices, known.tree, known.effort);
+  return listed();
 }
 
 /// Rows a block, registers, shared memory. False where they do not fit.

@@ -39,17 +39,23 @@ void each_home_access(const Graph& g, const Component& c, F&& f) {
 
 int contiguous_loop(const Graph& g, const Component& c, LoopSet among) {
   const Workload& w = g.workload();
-  std::vector<std::int64_t> bytes(w.loops().size());
+  // Few of the workload's loops are here.
+  std::vector<std::pair<std::size_t, std::int64_t>> bytes;
   each_home_access(g, c, [&](const Access& a) {
     if (a.index.empty()) return;
-    for (const Term& t : a.index.back().terms)
-      if (t.coefficient == 1) bytes[t.loop.index()] += w.tensor(a.tensor).bytes().value;
+    for (const Term& t : a.index.back().terms) {
+      if (t.coefficient != 1 || !among.has(t.loop)) continue;
+      const std::size_t l = t.loop.index();
+      auto at = std::ranges::find(bytes, l, [](const auto& own) { return own.first; });
+      if (at == bytes.end()) at = bytes.insert(at, {l, 0});
+      at->second += w.tensor(a.tensor).bytes().value;
+    }
   });
   int best = -1;
-  for (std::size_t l = 0; l < bytes.size(); ++l)
-    if (among.has(l) && bytes[l] > 0 &&
-        (best < 0 || bytes[l] > bytes[static_cast<std::size_t>(best)]))
-      best = static_cast<int>(l);
+  std::int64_t most = 0;
+  for (const auto& [l, its] : bytes)
+    if (its > most || (its > 0 && its == most && static_cast<int>(l) < best))
+      best = static_cast<int>(l), most = its;
   return best;
 }
 

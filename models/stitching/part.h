@@ -53,6 +53,9 @@ Node tree_without_units(const Graph& g, const Stitched& s);
 
 /// Numbers of threads a block that are tried.
 std::span<const std::int64_t> threads_of(const Options& o);
+/// stitch(), whatever was stitched before.
+Result<StitchedKernel> stitched_anew(const Graph& g, const Device& d, const Pattern& p,
+                                     const Options& o);
 /// Parts with their schedules as one kernel, priced.
 StitchedKernel put_together(const Graph& g, const Device& d, const Options& o,
                             std::vector<Stitched> parts, std::int64_t threads);

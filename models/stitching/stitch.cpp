@@ -521,7 +521,8 @@ std::optional<StitchedKernel> best_of(const Graph& g, const Device& d, const Opt
 
 }  // namespace
 
-Result<StitchedKernel> stitch(const Graph& g, const Device& d, const Pattern& p, const Options& o) {
+Result<StitchedKernel> stitched_anew(const Graph& g, const Device& d, const Pattern& p,
+                                     const Options& o) {
   const auto packings = packings_of(g, p, o.most_operators);
   if (packings.empty()) return Reason{"the operators cannot be one kernel"};
   const bool written = o.written && o.latency == Latency::overlap;
@@ -550,6 +551,11 @@ Result<StitchedKernel> stitch(const Graph& g, const Device& d, const Pattern& p,
         formatted("no schedule of {} fits an SM", g.workload().op(g.vertex(p.front()).op).name)};
   best->schedules = tried;
   return *best;
+}
+
+Result<StitchedKernel> stitch(const Graph& g, const Device& d, const Pattern& p, const Options& o) {
+  const auto anew = [&] { return stitched_anew(g, d, p, o); };
+  return o.written ? stitched_like(g, d, p, o, anew) : anew();
 }
 
 }  // namespace tilewright::stitching

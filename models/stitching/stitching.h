@@ -129,6 +129,15 @@ struct Vertex {
 
 struct NamelessPart;  // alike.h
 
+/// What a part's schedule asks of a machine, and what it took to find out.
+struct AskedSchedule {
+  std::optional<Demand> demand;  ///< none: no threads can do as the tree says
+  std::size_t tree = 0;          ///< a hash of the tree's text without names
+  std::int64_t effort = 0;       ///< core/base/effort.h
+};
+/// Of parts, by their vertices: the effort of each schedule, by its tree.
+using EffortOfSchedules = std::map<std::vector<int>, std::map<std::size_t, std::int64_t>>;
+
 /// The workload as the explorer sees it. Cost: linear, but for reachability, which is a bit for
 /// each pair of vertices.
 class Graph {
@@ -145,14 +154,25 @@ class Graph {
     std::shared_ptr<const Machine> machine;
     std::map<std::vector<int>, std::shared_ptr<const NamelessPart>> parts;  ///< by their vertices
     /// By the text of their trees; graphs of parts of one workload may share them.
-    std::shared_ptr<std::map<std::string, std::optional<Demand>>> schedules;
+    std::shared_ptr<std::map<std::string, AskedSchedule>> schedules;
+    /// Schedules whose effort has been spent, here or by whoever stitched what is like it.
+    EffortOfSchedules spent;
+    std::int64_t effort = 0;  ///< all of that
+    /// Where stitched_like() lists what its kernel asks for; null: nobody keeps it.
+    EffortOfSchedules* listed = nullptr;
+    /// Spends the effort, but once.
+    void spend(const std::vector<int>& vertices, std::size_t tree, std::int64_t units);
+    /// The last pattern whose text was asked for (alike.h).
+    std::pair<std::vector<int>, std::string> text;
   };
   Priced& priced() const { return *priced_; }
+  /// The same, without what was priced on another machine.
+  Priced& priced_on(const std::shared_ptr<const Machine>& machine) const;
   /// What is priced of the one is known of the other: operators, loops and tensors of one name are
   /// the same, and so is the machine.
   void share_schedules(const Graph& other) {
     if (!other.priced_->schedules)
-      other.priced_->schedules = std::make_shared<std::map<std::string, std::optional<Demand>>>();
+      other.priced_->schedules = std::make_shared<std::map<std::string, AskedSchedule>>();
     priced_->schedules = other.priced_->schedules;
     priced_->machine = other.priced_->machine;
   }

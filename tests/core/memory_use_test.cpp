@@ -68,6 +68,11 @@ TEST(MemoryUse, IsNoLessThanWhatAWalkFinds) {
       for (const auto& [level, bytes] : memory_use(*s)) held = std::max(held, bytes.value);
       const std::int64_t there = walked(*s);
       EXPECT_GE(held, there) << testing::describe(*c);
+      walk(*s, [&](const AccessEvent& e) {
+        if (e.kind != AccessKind::compute) return;
+        const auto ranges = ranges_of(*s, s->kernels[0], *e.ranges, e.op);
+        EXPECT_LE(touched_bytes(*s->workload, e.op, ranges).value, held) << testing::describe(*c);
+      });
       ++trees, same += held == there;
     } catch (const InputError&) {
       continue;  // no tree of this workload

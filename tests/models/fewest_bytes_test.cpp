@@ -7,11 +7,13 @@
 #include <random>
 #include <set>
 
+#include "core/base/effort.h"
 #include "core/base/format.h"
 #include "core/plan/file.h"
 #include "core/workload/subgraph.h"
 #include "core/workload/text.h"
 #include "models/exact/exact.h"
+#include "models/quickest/fewest.h"
 #include "models/quickest/partition.h"
 #include "models/registry.h"
 #include "tests/support/random_trees.h"
@@ -332,6 +334,35 @@ TEST(FewestBytes, OnCachesPlansAreCountedAsAWhole) {
       const auto its = bytes(*other);
       EXPECT_LE(*own, its.value_or(*own)) << m->name;
     }
+  }
+}
+
+/// The steps of a sequence read one slice of an input each: one of them is searched.
+TEST(FewestBytes, SlicesElsewhereAreNotSearchedAgain) {
+  std::optional<Candidates> seen;
+  std::optional<std::int64_t> bytes;
+  for (int step = 0; step < 5; ++step) {
+    const std::string at = std::to_string(step);
+    const std::string text = "loops: {i" + at + ": 40, j" + at + ": 36}\ntensors: {x" + at +
+                             ": [5, 2, i" + at + "]}\noperators:\n  - \"u" + at + ": u" + at +
+                             "[i" + at + "] += h" + at + "[j" + at + "] * w" + at + "[i" + at +
+                             ",j" + at + "]\"\n  - \"y" + at + ": y" + at + "[i" + at +
+                             "] = sigmoid(x" + at + "[" + at + ",0,i" + at + "] + u" + at + "[i" +
+                             at + "]) * x" + at + "[" + at + ",1,i" + at + "]\"\n";
+    const auto w = std::make_shared<const Workload>(workload_from_yaml(text, "step" + at));
+    const Question q = question(w, 900);
+    Candidates own;
+    constexpr std::int64_t kMost = 1'000'000'000;
+    const Effort limit(kMost);
+    const std::optional<Kernel> k = fewest_bytes(q, *w, 300, own);
+    EXPECT_EQ(Effort::remaining() == kMost, step > 0) << step;  // trees that were resolved
+    ASSERT_TRUE(k);
+    if (!seen) seen = own, bytes = bytes_of(q, {.kernels = {*k}}, w);
+    EXPECT_GT(own.priced, 0);
+    EXPECT_EQ(own.generated, seen->generated);
+    EXPECT_EQ(own.priced, seen->priced);
+    ASSERT_TRUE(bytes);
+    EXPECT_EQ(bytes_of(q, {.kernels = {*k}}, w), bytes);
   }
 }
 

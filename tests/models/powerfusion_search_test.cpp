@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "core/base/effort.h"
 #include "core/base/format.h"
 #include "core/plan/schedule.h"
 #include "core/workload/text.h"
@@ -292,7 +293,7 @@ TEST(PowerFusionSearch, AlikeKernelsAreStitchedOnce) {
     for (int b = a; b < std::min(g->size(), a + 3); ++b) {
       Operators p;
       for (int v = a; v <= b; ++v) p.push_back(v);
-      const auto own = stitching::stitch(*g, d, p, kernels);
+      const auto own = stitching::stitched_anew(*g, d, p, kernels);
       const int before = made;
       const auto k = alike.kernel(*g, p, [&](const Graph&, const Operators&) {
         ++made;
@@ -324,6 +325,58 @@ TEST(PowerFusionSearch, AlikeKernelsAreStitchedOnce) {
     }
   EXPECT_GT(renamed, 20);
   EXPECT_EQ(made + renamed, asked_for);
+}
+
+/// What another graph's kernels are like is found by stitch(), the same and for as much effort as
+/// if each was stitched anew.
+TEST(PowerFusionSearch, KernelsOfOtherGraphsAreFoundForAsMuchEffort) {
+  const Device d = *stitching::device_of(named_machine("h200"));
+  const stitching::Options kernels = Options().kernels();
+  int found = 0;
+  for (const char* name : {"bert:layers=1,seq=40,hidden=64,heads=2,ffn=112,standard=1",
+                           "random-graph:vertices=14,rows=96,cols=80,seed=5"}) {
+    const auto w = std::make_shared<const Workload>(named_workload(name));
+    // One that stitches anew, one that may do so first, and one that finds all.
+    std::vector<Graph> graphs;
+    for (int i = 0; i < 3; ++i) graphs.push_back(*Graph::create(w, 0.5));
+    for (int a = 0; a < graphs[0].size(); ++a)
+      for (int b = a; b < std::min(graphs[0].size(), a + 4); ++b) {
+        Operators p;
+        for (int v = a; v <= b; ++v) p.push_back(v);
+        SCOPED_TRACE(formatted("{}: operators {} to {}", name, a, b));
+        std::vector<std::int64_t> effort;
+        std::vector<Result<stitching::StitchedKernel>> made;
+        for (const Graph& g : graphs) {
+          constexpr std::int64_t kMost = 1'000'000'000;
+          const Effort limit(kMost);
+          made.push_back(made.empty() ? stitching::stitched_anew(g, d, p, kernels)
+                                      : stitching::stitch(g, d, p, kernels));
+          effort.push_back(kMost - Effort::remaining());
+        }
+        for (std::size_t i = 1; i < graphs.size(); ++i) {
+          ASSERT_EQ(made[i].ok(), made[0].ok());
+          EXPECT_EQ(effort[i], effort[0]);
+          if (!made[0]) continue;
+          EXPECT_EQ(made[i]->seconds, made[0]->seconds);
+          EXPECT_EQ(made[i]->schedules, made[0]->schedules);
+          ASSERT_EQ(made[i]->parts.size(), made[0]->parts.size());
+          for (std::size_t n = 0; n < made[0]->parts.size(); ++n) {
+            const auto mine =
+                           stitching::bound_tree(graphs[i], d, made[i]->parts[n], made[i]->threads),
+                       its =
+                           stitching::bound_tree(graphs[0], d, made[0]->parts[n], made[0]->threads);
+            ASSERT_EQ(mine.ok(), its.ok());
+            if (mine) {
+              EXPECT_EQ(to_text(mine->tree), to_text(its->tree));
+            }
+          }
+        }
+        found += made[0].ok() && made[0]->without_units.empty();
+      }
+    // Refusals are not kept, and schedules are what they looked for.
+    EXPECT_LT(graphs[2].priced().schedules->size(), graphs[0].priced().schedules->size() / 4);
+  }
+  EXPECT_GT(found, 40);
 }
 
 /// Figure 13: a layer has four products of a library's, as the paper's GPT-2 has, and a kernel
