@@ -8,6 +8,7 @@
 #include "core/plan/file.h"
 #include "core/plan/names.h"
 #include "core/plan/shares.h"
+#include "core/workload/access.h"
 #include "core/workload/subgraph.h"
 #include "harness/ask.h"
 #include "harness/registry.h"
@@ -67,24 +68,37 @@ bool has_bound_loop(const Node& node) {
          std::ranges::any_of(node.children, has_bound_loop);
 }
 
-/// Whether the loop walks a dimension of every output that is not its last.
-bool in_all_outputs(const Workload& w, LoopId loop) {
+/// Whether the loop walks a dimension of every output, that is its last, or not.
+bool in_all_outputs(const Workload& w, LoopId loop, bool last = false) {
   return std::ranges::all_of(w.outputs(), [&](TensorId t) {
     const OpId op = w.producer(t);
     return op.valid() && !w.is_reduction(op, loop) && w.local_index(op, loop) >= 0 &&
-           w.op(op).outputs[0].target.index.back().plain_loop() != loop;
+           (w.op(op).outputs[0].target.index.back().plain_loop() == loop) == last;
   });
 }
 
-/// A loop around everything that is computed, over a dimension of the outputs that is not their
-/// last: vectors run along that one.
+/// Whether threads that share the loop, the outputs' columns, in steps of so many write no line
+/// together and read no window together.
+bool shares_columns(const Workload& w, LoopId loop, std::int64_t step) {
+  constexpr std::int64_t kLine = 64;  // bytes
+  if (!in_all_outputs(w, loop, true)) return false;
+  for (std::size_t o = 0; o < w.operators().size(); ++o)
+    for (const Access& a : w.op(OpId(o)).inputs)
+      for (const Affine& index : a.index)
+        if (indexes(index, loop) && index.plain_loop() != loop) return false;
+  return std::ranges::all_of(
+      w.outputs(), [&](TensorId t) { return step * size_of(w.tensor(t).dtype) % kLine == 0; });
+}
+
+/// A loop around everything that is computed, over a dimension of the outputs.
 struct Shared {
   Node* loop;
   std::int64_t extent, step;
 };
 
-/// Those of a tree, outermost first.
-std::vector<Shared> shared_loops(Kernel& kernel, const Workload& w) {
+/// Those of a tree over a dimension that is not the last, along which vectors run, outermost first.
+/// `columns`: over the last, too, where its steps can be shared as they are.
+std::vector<Shared> shared_loops(Kernel& kernel, const Workload& w, bool columns = false) {
   std::vector<Shared> found;
   for (Node* at = &kernel.tree; at != nullptr;) {
     if (at->kind == Node::Kind::loop) {
@@ -94,7 +108,8 @@ std::vector<Shared> shared_loops(Kernel& kernel, const Workload& w) {
                                 : tile == kernel.tiles.end() ? 0
                                                              : tile->second;
       if (at->binding != Binding::seq) return {};
-      if (id && step > 0 && in_all_outputs(w, *id)) found.push_back({at, w.loop(*id).extent, step});
+      if (id && step > 0 && (in_all_outputs(w, *id) || (columns && shares_columns(w, *id, step))))
+        found.push_back({at, w.loop(*id).extent, step});
     }
     Node* next = nullptr;
     int inside = 0;
@@ -201,7 +216,7 @@ Plan shared_by_threads(const Plan& plan, const Setting& setting, int threads) {
   const Workload& w = *setting.workload;
   Plan given = plan;
   double share = 1.0 / threads;
-  const std::vector<Shared> loops = shared_loops(given.kernels.front(), w);
+  const std::vector<Shared> loops = shared_loops(given.kernels.front(), w, true);
   for (const Shared& l : loops) share = std::max(share, used_of_threads(l.extent, l.step, threads));
   const auto work = work_of(plan, setting);
   if (share >= kEnough || !work || has_bound_loop(plan.kernels.front().tree)) return plan;
@@ -231,7 +246,7 @@ LoopId loop_of_threads(const Kernel& kernel, const Workload& w, int threads) {
   Kernel copy = kernel;
   LoopId best;
   double most = 1.0 / threads;
-  for (const Shared& l : shared_loops(copy, w))
+  for (const Shared& l : shared_loops(copy, w, true))
     if (const double used = used_of_threads(l.extent, l.step, threads); used > most)
       most = used, best = *w.find_loop(l.loop->name);
   return best;

@@ -10,26 +10,35 @@
 namespace tilewright::cpu {
 namespace {
 
-/// What a subtree reads and writes. Loading a tile changes what is read from its buffer.
+/// What a subtree reads and writes. Loading a tile changes what is read from its buffer, unless
+/// that is read where it lies.
 struct Touched {
   std::set<TensorId> read, written;
   bool barrier = false;
+
+  /// Whether what it touches must come before, or after, what the other touches.
+  bool meets(const Touched& other) const;
 };
 
-void touch(const Workload& w, const ScheduledKernel& k, NodeId id, Touched& t) {
+void touch(const Workload& w, const ScheduledKernel& k, const std::vector<bool>& lies_at_home,
+           NodeId id, Touched& t) {
   const ScheduleNode& n = k.node(id);
   if (n.kind == NodeKind::sync || n.kind == NodeKind::drop) t.barrier = true;
-  if (n.kind == NodeKind::load) t.written.insert(n.tensor);
+  if (n.kind == NodeKind::load && !lies_at_home[n.buffer.index()]) t.written.insert(n.tensor);
   if (n.kind == NodeKind::store) t.read.insert(n.tensor);
   if (n.kind == NodeKind::compute) {
     for (const Access& a : w.op(n.op).inputs) t.read.insert(a.tensor);
     for (const Output& o : w.op(n.op).outputs) t.written.insert(o.target.tensor);
   }
-  for (NodeId c : n.children) touch(w, k, c, t);
+  for (NodeId c : n.children) touch(w, k, lies_at_home, c, t);
 }
 
 bool meet(const std::set<TensorId>& a, const std::set<TensorId>& b) {
   return std::ranges::any_of(a, [&b](TensorId t) { return b.contains(t); });
+}
+
+bool Touched::meets(const Touched& other) const {
+  return meet(read, other.written) || meet(written, other.read) || meet(written, other.written);
 }
 
 /// By dimension: the loop, as a position in op.loops, that alone indexes it; none where some
@@ -50,29 +59,46 @@ std::optional<std::vector<int>> plain_loops(const Workload& w, OpId op, const Ac
 }  // namespace
 
 /// Before child `i` of a body is emitted: the computes behind it that could run as its one
-/// compute's values are made. Nothing between them and it touches what they touch.
+/// compute's values are made. Nothing between them and it touches what they touch. Element-wise
+/// ones that read none of these values may, too, where one that does reads what they make.
 void KernelEmitter::look_for_followers(const std::vector<NodeId>& children, std::size_t i,
                                        const SymRanges& ranges) {
   const NodeId producer = lowering::only_compute(k_, children[i], 1);
   if (!producer.valid() || p_.vector_bytes == 0 || p_.options.count) return;
   const Workload& w = p_.workload();
-  std::set<TensorId> known;
-  for (const Output& o : w.op(k_.node(producer).op).outputs) known.insert(o.target.tensor);
-  Touched between;
+  std::vector<bool> lies_at_home;
+  for (std::size_t b = 0; b < k_.buffers.size(); ++b)
+    lies_at_home.push_back(is_plain(BufferId(b)) && packed_[b].empty());
+  std::set<TensorId> made;
+  for (const Output& o : w.op(k_.node(producer).op).outputs) made.insert(o.target.tensor);
+  std::vector<Touched> own(children.size());
+  for (std::size_t j = i + 1; j < children.size(); ++j)
+    touch(w, k_, lies_at_home, children[j], own[j]);
   std::vector<Waiting> waiting;
-  for (std::size_t j = i + 1; j < children.size(); ++j) {
-    Touched own;
-    touch(w, k_, children[j], own);
-    const NodeId other = lowering::only_compute(k_, children[j], 0);
-    const bool follows = other.valid() && meet(own.read, known) &&
-                         !meet(own.read, between.written) && !meet(own.written, between.read) &&
-                         !meet(own.written, between.written) && !between.barrier;
-    if (follows) {
-      waiting.push_back({other, ranges});
-      known.insert(own.written.begin(), own.written.end());
-    } else {
-      touch(w, k_, children[j], between);
+  std::set<std::size_t> apart;  // of `children`: nobody asks for them here
+  for (bool again = true; again;) {
+    std::set<TensorId> known = made, asked;
+    Touched between;
+    std::vector<std::size_t> places;
+    waiting.clear();
+    for (std::size_t j = i + 1; j < children.size() && !between.barrier; ++j) {
+      const NodeId other = lowering::only_compute(k_, children[j], 0);
+      const bool follows = other.valid() && meet(own[j].read, known);
+      if (other.valid() && !own[j].meets(between) && !apart.contains(j) &&
+          (follows || w.reduction_loops(k_.node(other).op).empty())) {
+        if (follows) known.insert(own[j].written.begin(), own[j].written.end());
+        waiting.push_back({.id = other, .ranges = ranges, .beside = !follows});
+        places.push_back(j);
+      } else {
+        touch(w, k_, lies_at_home, children[j], between);
+      }
     }
+    again = false;
+    for (std::size_t j = waiting.size(); j-- > 0;)
+      if (waiting[j].beside && !meet(own[places[j]].written, asked))
+        again = apart.insert(places[j]).second;
+      else
+        asked.insert(own[places[j]].read.begin(), own[places[j]].read.end());
   }
   // A body within this one, entered next, may have the same compute first, and nearer ones behind
   // it.
@@ -204,6 +230,7 @@ struct KernelEmitter::Followers::Known {
   std::string value;
   std::vector<std::string> names;  ///< by dimension: the index
   std::vector<SymRange> ranges;    ///< by dimension
+  std::vector<LoopId> loops = {};  ///< by dimension; of the producer's values alone
 };
 
 KernelEmitter::Followers::Followers(KernelEmitter& e, NodeId producer, int columns,
@@ -225,13 +252,26 @@ KernelEmitter::Followers::Followers(KernelEmitter& e, NodeId producer, int colum
   for (int l : *loops) {
     known[0].names.push_back(names[static_cast<std::size_t>(l)]);
     known[0].ranges.push_back(e_.range(ranges, n.op, l));
+    known[0].loops.push_back(w.op(n.op).loops[static_cast<std::size_t>(l)]);
   }
   std::vector<NodeId> order;
-  // One that is not taken stays where it stands, and so does all behind it.
+  // One that is not taken stays where it stands. So does all behind it that it must come before,
+  // and all behind one that reads the producer's values.
+  Touched left;
+  std::size_t last = 0;
   for (const Waiting& next : waiting->second) {
-    if (!take(next.id, next.ranges, known)) break;
-    order.push_back(next.id);
+    Touched own;
+    touch(w, e_.k_, {}, next.id, own);
+    if (!own.meets(left) && take(next, known)) {
+      order.push_back(next.id);
+      if (!next.beside) last = order.size();
+    } else if (next.beside) {
+      touch(w, e_.k_, {}, next.id, left);
+    } else {
+      break;
+    }
   }
+  order.resize(last), all_.resize(last), flat_.resize(last);
   std::set<NodeId> taken(order.begin(), order.end());
   // What is stored must lie flat. What was read by those that are left out is stored, too.
   for (std::size_t i = 0; i < all_.size();) {
@@ -270,7 +310,9 @@ bool KernelEmitter::Followers::complete(NodeId producer, const SymRanges& ranges
   });
 }
 
-bool KernelEmitter::Followers::take(NodeId id, const SymRanges& ranges, std::vector<Known>& known) {
+bool KernelEmitter::Followers::take(const Waiting& next, std::vector<Known>& known) {
+  const NodeId id = next.id;
+  const SymRanges& ranges = next.ranges;
   const ScheduleNode& n = e_.k_.node(id);
   const Workload& w = e_.p_.workload();
   const Operator& op = w.op(n.op);
@@ -302,6 +344,21 @@ bool KernelEmitter::Followers::take(NodeId id, const SymRanges& ranges, std::vec
       name = source->names[d];
     }
     values[i] = source->value;
+  }
+  if (next.beside) {
+    // The producer's very points: the same loops, and no fewer.
+    if (op.loops.size() != known[0].loops.size()) return false;
+    for (std::size_t d = 0; d < known[0].loops.size(); ++d) {
+      const auto l = std::ranges::find(op.loops, known[0].loops[d]) - op.loops.begin();
+      if (l == std::ssize(op.loops)) return false;
+      const SymRange& own = e_.range(ranges, n.op, static_cast<int>(l));
+      std::string& name = names[static_cast<std::size_t>(l)];
+      if (e_.variables_.text(own.lo) != e_.variables_.text(known[0].ranges[d].lo) ||
+          e_.variables_.text(own.hi) != e_.variables_.text(known[0].ranges[d].hi) ||
+          (!name.empty() && name != known[0].names[d]))
+        return false;
+      name = known[0].names[d];
+    }
   }
   const auto column = std::ranges::find(names, column_);
   if (column == names.end() || std::ranges::find(names, "") != names.end()) return false;

@@ -365,6 +365,7 @@ class KernelEmitter : private RangeEmitter {
   struct Waiting {
     NodeId id;
     SymRanges ranges;
+    bool beside = false;  ///< it reads none of them; one behind it reads them and what it makes
   };
   /// Memory of one compute's own that keeps what it has from one run to the next.
   struct Kept {

@@ -1,6 +1,7 @@
 // Operators that take another's values from its registers, as they are made, instead of passing
 // over its tile afterwards: what stands element-wise behind a product (its epilogue), sums and
-// extremes of rows, and what stands behind those.
+// extremes of rows, and what stands behind those. What else these read is made beside, where it is
+// element-wise and has the same points.
 #pragma once
 
 #include <functional>
@@ -81,7 +82,7 @@ class KernelEmitter::Followers {
 
  private:
   struct Known;
-  bool take(NodeId id, const SymRanges& ranges, std::vector<Known>& known);
+  bool take(const Waiting& next, std::vector<Known>& known);
   bool complete(NodeId producer, const SymRanges& ranges) const;
   bool leaves_registers(BufferId id, const std::set<NodeId>& taken) const;
   bool fits_vectors(const ScheduleNode& n, int vector,

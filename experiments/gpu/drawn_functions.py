@@ -259,15 +259,17 @@ def elements(d):
     rank = d.one(1, 2, 3)
     shape = [d.size(2, {1: 1 << 24, 2: 4096, 3: 256}[rank]) for _ in range(rank)]
     inputs = [(shape, 1)] + [([1 if d.one(0, 0, 1) else n for n in shape], 1) for _ in range(d.one(1, 2, 3))]
-    seed = d.rng.random()
+    rng, count = random.Random(d.rng.random()), len(inputs)
+    ways = (lambda a, b: a + b, lambda a, b: a * b, lambda a, b: a - b, lambda a, b: torch.maximum(a, b), lambda a, b: torch.tanh(a) * b,
+            lambda a, b: torch.sigmoid(a), lambda a, b: torch.where(a > b, a, 0.5 * b), lambda a, b: a.abs().sqrt(),
+            lambda a, b: torch.exp(-a.abs()), lambda a, b: a / (1 + b * b), lambda a, b: torch.erf(a))
+    # Drawn here: PyTorch cannot trace a generator of random numbers, and would compile each operator alone.
+    drawn_ones = [(rng.choice(range(count + n)), rng.choice(range(count + n)), rng.choice(ways)) for n in range(rng.randint(3, 12))]
 
     def run(*x):
-        rng, made = random.Random(seed), list(x)
-        for _ in range(rng.randint(3, 12)):
-            a, b = rng.choice(made), rng.choice(made)
-            made.append(rng.choice((lambda: a + b, lambda: a * b, lambda: a - b, lambda: torch.maximum(a, b), lambda: torch.tanh(a) * b,
-                                    lambda: torch.sigmoid(a), lambda: torch.where(a > b, a, 0.5 * b), lambda: a.abs().sqrt(),
-                                    lambda: torch.exp(-a.abs()), lambda: a / (1 + b * b), lambda: torch.erf(a)))())
+        made = list(x)
+        for a, b, way in drawn_ones:
+            made.append(way(made[a], made[b]))
         return made[-1] + x[0], made[-2] * x[0]
     return run, inputs
 

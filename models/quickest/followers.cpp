@@ -1,5 +1,6 @@
 // Operators that take another's values from its registers, as kernels for processors do
-// (codegen/cpu/emit_followers.cpp): what they do not read again, and what is nowhere stored.
+// (codegen/cpu/emit_followers.cpp): what they do not read again, what is made beside, and what is
+// nowhere stored.
 #include "models/quickest/followers.h"
 
 #include <algorithm>
@@ -41,21 +42,68 @@ class Finder {
     if (n.once || n.writes.size() != 1 || n.writes[0].atomic || !complete(producer) ||
         (by_points(n.op) && !by_planes(producer)) || leaves_loops_over(producer))
       return;
-    std::set<BufferId> made = {n.writes[0].buffer};
-    std::set<NodeId> taken;
+    std::set<BufferId> made = {n.writes[0].buffer}, left;
+    std::vector<Next> all;
+    std::size_t last = 0;
     for (std::size_t j = i + 1; j < children.size(); ++j) {
       if (k_.node(children[j]).kind == NodeKind::load) continue;
-      const NodeId next = lowering::only_compute(k_, children[j], 0);
-      if (!next.valid() || !take(producer, next, made)) break;
-      taken.insert(next);
+      const NodeId id = lowering::only_compute(k_, children[j], 0);
+      if (!id.valid()) break;
+      const ScheduleNode& next = k_.node(id);
+      const auto reads = [&](const std::set<BufferId>& of) {
+        return std::ranges::any_of(next.reads,
+                                   [&](const InputUse& use) { return of.contains(use.buffer); });
+      };
+      if (const bool follows = reads(made); !reads(left) && fits(producer, id, made, follows)) {
+        all.push_back({id, !follows});
+        if (follows && w_.reduction_loops(next.op).empty()) made.insert(next.writes[0].buffer);
+        if (follows) last = all.size();
+      } else if (follows) {
+        break;
+      } else {
+        for (const OutputUse& use : next.writes) left.insert(use.buffer);
+      }
+    }
+    all.resize(last);
+    keep_asked(all);
+    std::set<NodeId> taken;
+    made = {n.writes[0].buffer};
+    for (const Next& next : all) {
+      const ScheduleNode& follower = k_.node(next.id);
+      for (const InputUse& use : follower.reads)
+        if (made.contains(use.buffer)) found_.reads.insert({follower.op, use.buffer});
+      if (w_.reduction_loops(follower.op).empty()) made.insert(follower.writes[0].buffer);
+      if (next.beside) found_.beside.insert(follower.op);
+      taken.insert(next.id);
     }
     followers_.insert(taken.begin(), taken.end());
     for (BufferId b : made)
       if (!leaves(b, taken)) found_.unstored.insert(b);
   }
 
-  /// Whether the next compute is element-wise, or joins rows, on the producer's own points.
-  bool take(NodeId producer, NodeId next, std::set<BufferId>& made) {
+  /// A compute that takes values from registers, or is made beside for one that does.
+  struct Next {
+    NodeId id;
+    bool beside = false;
+  };
+
+  /// Without those beside whose values no other one behind them asks for.
+  void keep_asked(std::vector<Next>& all) const {
+    std::set<BufferId> asked;
+    for (std::size_t j = all.size(); j-- > 0;) {
+      const ScheduleNode& n = k_.node(all[j].id);
+      if (all[j].beside && !asked.contains(n.writes[0].buffer)) {
+        all.erase(all.begin() + static_cast<std::ptrdiff_t>(j));
+        continue;
+      }
+      for (const InputUse& use : n.reads)
+        if (use.buffer.valid()) asked.insert(use.buffer);
+    }
+  }
+
+  /// Whether the next compute is element-wise, or joins rows, on the producer's own points. One
+  /// that does not follow has the producer's loops.
+  bool fits(NodeId producer, NodeId next, const std::set<BufferId>& made, bool follows) const {
     const ScheduleNode& n = k_.node(next);
     const Operator& op = w_.op(n.op);
     if (n.once || op.running || w_.gathers(n.op) || n.writes.size() != 1 || n.writes[0].atomic)
@@ -64,23 +112,27 @@ class Finder {
     if (op.loops.size() != w_.op(k_.node(producer).op).outputs[0].target.index.size() ||
         reductions.size() > 1 || op.outputs[0].rescale)
       return false;
-    std::vector<BufferId> from;
     for (const InputUse& use : n.reads) {
       if (!use.buffer.valid()) return false;
       if (!made.contains(use.buffer)) continue;
       for (int input : use.inputs)
         for (const Affine& index : op.inputs[static_cast<std::size_t>(input)].index)
           if (!index.plain_loop()) return false;
-      from.push_back(use.buffer);
     }
-    if (from.empty()) return false;
+    if (!follows) return reductions.empty() && has_points_of(producer, op);
     // Rows are joined into a tile that stays on chip.
     const Buffer& to = k_.buffer(n.writes[0].buffer);
     if (!reductions.empty() && (to.role != BufferRole::intermediate || !to.fixed_at.valid()))
       return false;
-    for (BufferId b : from) found_.reads.insert({n.op, b});
-    if (reductions.empty()) made.insert(n.writes[0].buffer);
     return true;
+  }
+  /// Whether an operator's loops are those of the producer's result.
+  bool has_points_of(NodeId producer, const Operator& op) const {
+    return std::ranges::all_of(
+        w_.op(k_.node(producer).op).outputs[0].target.index, [&](const Affine& index) {
+          const auto loop = index.plain_loop();
+          return loop && std::ranges::find(op.loops, *loop) != op.loops.end();
+        });
   }
 
   /// Whether a producer's sums are whole when they are made: no loop around it cuts them.

@@ -9,9 +9,11 @@
 namespace tilewright::quickest {
 
 /// Buffers whose values are in registers as they are read, by operator, and those that are never
-/// stored, since all who read them are such.
+/// stored, since all who read them are such. `beside`: operators that read none of another's
+/// values, and stand in its loops for those that read both.
 struct InRegisters {
   std::set<std::pair<OpId, BufferId>> reads;
+  std::set<OpId> beside;
   std::set<BufferId> unstored;
 };
 

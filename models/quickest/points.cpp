@@ -285,7 +285,7 @@ double Compute::points(const InRegisters& registers) const {
   // Operations: a second load, and neighbours put together. Vectors of 32 bytes take two shuffles.
   const double apart = static_cast<double>(r_.lanes) * r_.element > 32 ? 2.5 : 9;
   constexpr double kGathered = 2;  // operations: an index that is read is converted and multiplied
-  bool follows = false;
+  bool follows = registers.beside.contains(n_.op);
   for (const InputUse& use : n_.reads) {
     if (use.buffer.valid() && registers.reads.contains({n_.op, use.buffer}))
       follows = true;

@@ -197,6 +197,26 @@ TEST(Followers, StayWhereTheyStandWhereThatIsNotTheSame) {
         "X: X[l,m] = relu(C[m,l])");
 }
 
+/// P and Q read nothing of each other, and S reads both: one loop makes the three. Nobody who
+/// follows reads H, and T is turned: they stay where they stand, and so does U, which reads T.
+TEST(Followers, HaveWhatElseTheyReadMadeBeside) {
+  const Schedule s = schedule_of(
+      "name: f\nloops: {r: 37, c: 41}\noperators:\n"
+      "  - \"P[r,c] = 3 * X[r,c]\"\n  - \"Q[r,c] = Y[r,c] + 1\"\n"
+      "  - \"H[r,c] = Y[r,c] * Z[r,c]\"\n  - \"T[r,c] = 2 * W[c,r]\"\n"
+      "  - \"S[r,c] = P[r,c] * Q[r,c]\"\n  - \"U[r,c] = S[r,c] - T[r,c]\"\n"
+      "outputs: [H, U]\n",
+      "r ( C.P C.Q C.H C.T C.S C.U )", "r=2");
+  check(s);
+  const auto source = source_of(s);
+  if (!source) GTEST_SKIP() << "no vectors on this machine";
+  EXPECT_TRUE(says(*source, "// C.Q: Q[r,c] = Y[r,c] + 1, from registers"));
+  EXPECT_TRUE(says(*source, "// C.S: S[r,c] = P[r,c] * Q[r,c], from registers"));
+  EXPECT_TRUE(says(*source, "// C.H: H[r,c] = Y[r,c] * Z[r,c]\n"));
+  EXPECT_TRUE(says(*source, "// C.T: T[r,c] = 2 * W[c,r]\n"));
+  EXPECT_TRUE(says(*source, "// C.U: U[r,c] = S[r,c] - T[r,c]\n"));
+}
+
 TEST(Followers, StoreNothingThatTheyAloneRead) {
   const Schedule s = schedule_of(
       "name: f\nloops: {r: 5, c: 203}\noperators:\n"

@@ -63,6 +63,24 @@ TEST(SharedByThreads, WhatIsEvenStays) {
             (Tiles{{"oc1", 64}, {"h", 19}, {"w", 56}}));
 }
 
+/// Few rows: threads that share their columns as the plan has them read the right operand once
+/// together; halves of the rows would each read it all.
+TEST(SharedByThreads, ColumnsInWholeLinesAreSharedAsTheyAre) {
+  const std::string product =
+      "name: t\nloops: {m: 8, n: 2240, k: 64}\noperators: [\"C[m,n] += A[m,k] * B[k,n]\"]\n";
+  const auto of = [&](const std::string& text, const std::string& given) {
+    const Setting setting =
+        setting_of({.subject = "t", .machine = "epyc-zen5", .subject_text = text});
+    const Plan plan{
+        .kernels = {
+            {.level = "L2", .tree = parse_tree("m k n ( C.C )"), .tiles = parse_tiles(given)}}};
+    return shared_by_threads(plan, setting, 2).kernels.front().tiles;
+  };
+  EXPECT_EQ(of(product, "m=8,k=64,n=32"), (Tiles{{"m", 8}, {"k", 64}, {"n", 32}}));
+  // Two threads would write to the same lines.
+  EXPECT_EQ(of(product, "m=8,k=64,n=40"), (Tiles{{"m", 4}, {"k", 64}, {"n", 40}}));
+}
+
 TEST(SharedByThreads, ColumnsAndSumsAreNotCut) {
   // Only n, the columns, and l, which is summed over, stand around everything.
   const Tiles given = {{"l", 256}, {"n", 64}};

@@ -204,7 +204,7 @@ def test_the_page_lists_what_is_covered():
     assert not missing
 
 
-def lowered_of(*nodes):
+def lowered_of(*nodes, **how):
     """Of nodes (name, operator, arguments, type, shape) on x, f32 of 5 x 7, and i, five whole numbers: arguments that are names are nodes."""
     given = {"x": graphs.Meta("float32", (5, 7)), "i": graphs.Meta("int64", (5,))}
     names = [*given, *(n[0] for n in nodes)]
@@ -212,7 +212,7 @@ def lowered_of(*nodes):
              for name, target, args, dtype, shape in nodes]
     inputs = [graphs.Node(name, "placeholder", "", [], {}, meta) for name, meta in given.items()]
     out = graphs.Node("output", "output", "output", [[graphs.Ref(calls[-1].name)]], {}, None)
-    lowering = lower.Lowering(graphs.Graph("g", [*inputs, *calls, out]))
+    lowering = lower.Lowering(graphs.Graph("g", [*inputs, *calls, out]), **how)
     assert lowering.run() == {}
     return lowering
 
@@ -240,3 +240,17 @@ PADDED = (("n", "aten.ne.Scalar", ["i", -100], "bool", (5,)), ("z", "aten.full.d
 def test_whole_numbers_that_programs_may_have(nodes, bounds, doubts):
     lowering = lowered_of(*nodes)
     assert lowering.bounds == bounds and sorted(lowering.doubts) == doubts
+
+
+@pytest.mark.parametrize("looks_up", [False, True])
+def test_one_element_of_a_row_is_looked_up(looks_up):
+    """The backend's programs are for processors, where a sum of what is kept of a row takes a pass over the row."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    lowering = lowered_of(("u", "aten.unsqueeze.default", ["i", 1], "int64", (5, 1)),
+                          ("g", "aten.gather.default", ["x", 1, "u"], "float32", (5, 1)), looks_up=looks_up)
+    assert lowering.bounds == {"i": (0, 6, set())}
+    data = lowering.model.to_bytes()
+    assert (b"GatherElements" in data) == looks_up and (b"ReduceSum" in data) != looks_up
+    x, i = numpy.arange(35, dtype=numpy.float32).reshape(5, 7), numpy.array([3, 0, 6, 6, 1])
+    made, = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"]).run(None, {"x": x, "i": i})
+    numpy.testing.assert_array_equal(made[:, 0], x[numpy.arange(5), i])

@@ -254,7 +254,7 @@ class _Coverage:
 
 def _check_import(graph, orders=None):
     """(Lowering, what is not covered, the model's bytes)"""
-    lowering = Lowering(graph, orders)
+    lowering = Lowering(graph, orders, looks_up=True)
     problems = lowering.run()
     lines = [f"{name}: {why}" for name, why in problems.items()]
     data = lowering.model.to_bytes()

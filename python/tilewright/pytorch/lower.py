@@ -77,11 +77,14 @@ def demand_short(size, count):
 
 class Lowering:
     """One graph on its way into a model. `orders`: the dimensions as they lie in memory, outermost first, of inputs
-    by node and of results by position, where that is another order; the model has these as they lie."""
+    by node and of results by position, where that is another order; the model has these as they lie. `looks_up`: one
+    element of a row is read at its place, not summed up with zeros for the others, which one pass over a row's registers
+    does on GPUs."""
 
-    def __init__(self, graph, orders=None):
+    def __init__(self, graph, orders=None, looks_up=False):
         self.graph = graph
         self.orders = orders or {}
+        self.looks_up = looks_up
         self.model = Model(graph.name)
         self.values = {}      # by node: a Value or a list
         self.users = {}       # (node, index or None): used by the graph

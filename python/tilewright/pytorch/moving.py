@@ -223,12 +223,12 @@ def _is_at(l, index, dim, size):
 
 @lowers("aten.gather", args="self dim index sparse_grad")
 def _gather(l, n, a):
-    """One element a row: the sum of the row where only that one is kept. Several: by index."""
+    """One element a row: the sum of the row where only that one is kept, unless it is looked up. Several: by index."""
     x, index, d = a["self"], a["index"], axis(a["dim"], len(a["self"].shape))
     if not x.shape:
         raise NotCovered("an element of a number")
     l.bound(index, x.shape[d])
-    if index.shape[d] != 1:
+    if index.shape[d] != 1 or l.looks_up:
         return l.emit("GatherElements", [x, index], n.value.shape, axis=d)
     for i, e in enumerate(index.shape):
         if i != d:
