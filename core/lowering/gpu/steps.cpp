@@ -2,10 +2,16 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/lowering/gpu/block_rules.h"
 #include "core/lowering/gpu/lowering.h"
 #include "core/lowering/gpu/unrolled.h"
 
 namespace tilewright::lowering {
+namespace {
+
+constexpr std::int64_t kAtOnce = 8;  // loads that ptxas leaves under way together by itself, about
+
+}  // namespace
 
 Step Lowering::of_value(Step::Kind kind, std::size_t value) const {
   const Value& v = values_[value];
@@ -298,6 +304,34 @@ void Lowering::load_ahead(std::vector<Step>& steps) {
       return s.kind == Step::Kind::barrier || s.kind == Step::Kind::exchange || uses(s, value);
     });
     at->ahead = next != steps.end() && !uses(*next, value);
+  }
+}
+
+/// Loads that stand together, of so many values that ptxas would put most of them off to where they
+/// are used: a few at a time, each few waited for. Where registers have room for all of them, all
+/// are under way before the first is used. `unrolled`: turns of a loop around them are under way
+/// together.
+void Lowering::load_at_once(std::vector<Step>& steps, bool unrolled) const {
+  using Kind = Step::Kind;
+  for (auto at = steps.begin(); at != steps.end(); ++at) {
+    load_at_once(at->body, unrolled || (at->kind == Kind::loop && at->few));
+    const auto end = std::find_if_not(at, steps.end(), [](const Step& s) {
+      return s.kind == Kind::declare || s.kind == Kind::load;
+    });
+    if (unrolled || end == at) continue;
+    std::int64_t loads = 0, words = ThreadProgram::kBeside;
+    for (auto s = at; s != end; ++s) {
+      if (s->kind != Kind::load || p_.value(s->values.front()).alike) continue;
+      loads += p_.strips_of(s->dims, s->strip);
+      words += p_.words_of(p_.value(s->values.front()));
+    }
+    const ComputeUnit& sm = machine_.units.front();
+    const std::int64_t blocks =
+        std::max<std::int64_t>(1, p_.asked(sm.count, sm.registers));
+    if (loads >= kAtOnce && words <= most_registers(kLanes * warps_ * blocks, sm.registers))
+      for (auto s = at; s != end; ++s)
+        s->at_once = s->kind == Kind::load && !p_.value(s->values.front()).alike;
+    at = end - 1;
   }
 }
 
