@@ -543,6 +543,26 @@ TEST(BlockTime, WorkOfATensorThatIsJoinedWithOthersIsFound) {
     EXPECT_NEAR(seconds(first), seconds(0), 0.05 * seconds(0)) << first;
 }
 
+/// The same of what is joined twice: windows of 256 taps, of which a block of nmp's constant-Q
+/// transform has all, were priced as if no block had any (2.3 us, 15.8 on an H200:
+/// h200-onnx-files-fresh.json).
+TEST(BlockTime, WorkOfATensorThatIsJoinedAgainIsFound) {
+  const auto seconds = [](int first, int again) {
+    const auto t = timed_text(
+        formatted("loops: {{a: 128, b: 64, c: 1024, d: 2048, k: 4096}}\noperators:\n  - p: "
+                  "p[a,b] += u[a,k] * v[k,b]\n  - y: y[c,b] = q[c,b] + p[c-{},b]\n"
+                  "  - z: z[d,b] = r[d,b] + y[d-{},b]\n",
+                  first, again),
+        "d/16@grid ( k/16 ( C.p ) C.y C.z S.z )", h200(), {});
+    EXPECT_TRUE(t.ok()) << (t.ok() ? "" : t.reason());
+    return t.ok() ? t->seconds : 0;
+  };
+  const double all = seconds(0, 0);
+  for (const int first : {0, 128, 600, 896})
+    for (const int again : {128, 512, 900})
+      EXPECT_NEAR(seconds(first, again), all, 0.05 * all) << first << " " << again;
+}
+
 TEST(BlockTime, WhatHasNoRoomOrOtherUnitsHasAReason) {
   const auto room = timed("gemm:m=4096,n=4096,k=4096,dtype=f16",
                           "m/1024@grid n/1024@grid ( k/512 ( C.gemm ) S.C )", h200());

@@ -1,6 +1,7 @@
 #include "core/lowering/gpu/block_work.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -567,19 +568,26 @@ bool has_windows(const Workload& w, const ScheduledKernel& k) {
 }
 
 /// Turns of a loop in which operators may have work that have none in the first: the middle one,
-/// the last one, and where a tensor that is read at an offset, one of several that are joined, is
-/// in the middle.
+/// the last one, and where a tensor, one of several that are joined, is in the middle. Joined
+/// tensors may be joined with others again.
 std::set<std::int64_t> busy_turns(const Workload& w, const ScheduledKernel& k,
                                   const ScheduleNode& loop) {
   std::set<std::int64_t> turns = {loop.max_trips / 2, loop.max_trips - 1};
-  for (OpId op : k.ops)
-    for (const Access& a : w.op(op).inputs)
+  std::map<LoopId, std::int64_t> ahead = {{loop.loop, 0}};  // of loops that run with this one
+  for (std::size_t o = k.ops.size(); o-- > 0;)              // readers first
+    for (const Access& a : w.op(k.ops[o]).inputs)
       for (std::size_t d = 0; d < a.index.size() && !is_gather(a); ++d) {
         const Affine& i = a.index[d];
-        if (i.terms.size() != 1 || i.terms[0].loop != loop.loop || i.offset == 0) continue;
-        const std::int64_t middle =
-            (w.tensor(a.tensor).shape[d] / 2 - i.offset) / i.terms[0].coefficient;
+        if (i.terms.size() != 1 || !ahead.contains(i.terms[0].loop)) continue;
+        const std::int64_t from = ahead.at(i.terms[0].loop), by = i.terms[0].coefficient;
+        const std::int64_t middle = (w.tensor(a.tensor).shape[d] / 2 - i.offset) / by - from;
         turns.insert(std::clamp<std::int64_t>(middle / loop.step, 0, loop.max_trips - 1));
+        const OpId maker = w.producer(a.tensor);
+        if (by != 1 || !maker.valid() || std::ranges::find(k.ops, maker) == k.ops.end()) continue;
+        for (const Output& out : w.op(maker).outputs)
+          if (out.target.tensor == a.tensor)
+            if (const auto made = out.target.index[d].plain_loop())
+              ahead.try_emplace(*made, from + i.offset);
       }
   return turns;
 }
