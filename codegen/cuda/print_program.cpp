@@ -80,8 +80,8 @@ void ProgramPrinter::print(const std::vector<Step>& steps) {
 /// Loads that are all under way before what they bring is used: in a loop of one turn, which only
 /// the launch knows. The last of them.
 ProgramPrinter::Steps ProgramPrinter::at_once(Steps first, Steps end) {
-  end = std::find_if_not(
-      first, end, [](const Step& s) { return s.at_once || s.kind == Step::Kind::declare; });
+  end = std::find_if_not(first, end,
+                         [](const Step& s) { return s.at_once || s.kind == Step::Kind::declare; });
   for (auto s = first; s != end; ++s)
     if (!s->at_once) print(*s);
   const std::string once = p_.names.fresh("once");

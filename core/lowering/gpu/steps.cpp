@@ -326,8 +326,7 @@ void Lowering::load_at_once(std::vector<Step>& steps, bool unrolled) const {
       words += p_.words_of(p_.value(s->values.front()));
     }
     const ComputeUnit& sm = machine_.units.front();
-    const std::int64_t blocks =
-        std::max<std::int64_t>(1, p_.asked(sm.count, sm.registers));
+    const std::int64_t blocks = std::max<std::int64_t>(1, p_.asked(sm.count, sm.registers));
     if (loads >= kAtOnce && words <= most_registers(kLanes * warps_ * blocks, sm.registers))
       for (auto s = at; s != end; ++s)
         s->at_once = s->kind == Kind::load && !p_.value(s->values.front()).alike;
