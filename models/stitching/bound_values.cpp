@@ -310,7 +310,12 @@ bool BoundTreeWriter::place_for_run(TensorId t, const std::vector<Use>& uses) {
     run_loads_.push_back(load(w_.tensor(t).name, "registers"));
     return true;
   }
-  if (bound_ != Binding::thread || !(loops & inner_).empty() || !two_rows_fit()) return false;
+  if (bound_ != Binding::thread || !(loops & inner_).empty()) return false;
+  if (!two_rows_fit()) {
+    kept_ += share;
+    loads_.push_back(load(w_.tensor(t).name, "registers"));
+    return true;
+  }
   const std::int64_t bytes = s_.rows_per_block * size_of(w_.tensor(t).dtype);
   if (shared_ + bytes > d_.shared_per_sm) return false;
   shared_ += bytes;
