@@ -48,11 +48,6 @@ TW_DEVICE void mbarrier_arrive_expecting(u64* b, u32 bytes) {
 TW_DEVICE void prefetch_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
-/// A box as load_box has it is on its way to L2, and no block waits for it.
-TW_DEVICE void prefetch_box(const TensorMap& map, int x, int y, int z) {
-  asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];" ::"l"(&map), "r"(x), "r"(y), "r"(z)
-               : "memory");
-}
 /// A box of a tensor of three dimensions, from element (x, y, z) on, x the innermost: into shared memory (a
 /// multiple of 1024 bytes), with zeroes for what is outside of the tensor. Its bytes arrive at `b`.
 TW_DEVICE void load_box(void* shared, const TensorMap& map, u64* b, int x, int y, int z) {

@@ -383,15 +383,6 @@ struct WarpgroupProduct {
       else load_box(box, map, full, x, y, product);
     }
   }
-  /// The same boxes, to L2 alone.
-  template <bool Across_, int Rows, int Parts>
-  static TW_MEMBER void fetch_part(const TensorMap& map, int begin, int depth, int product, int mine) {
-    constexpr int kPart = (Across_ ? 64 : Rows) / Parts;
-    if (!one_of_warp()) return;
-    TW_UNROLL
-    for (int i = 0; i < (Across_ ? Rows / 64 : 1); ++i)
-      prefetch_box(map, Across_ ? begin + i * 64 : depth, (Across_ ? depth : begin) + mine * kPart, product);
-  }
   /// Where in its matrix a point of the depth lies; `matrix`: of which product, and then which of its own.
   template <int Fold>
   static TW_MEMBER int folded(int depth, int& matrix, const ProductSize& s) {
@@ -426,35 +417,15 @@ struct WarpgroupProduct {
         copy_part<RightAcross, kHeld, 1>(ring.right(step) + kOwn, twin, full, p.column, right_depth, of_right, 0, 0);
     }
   }
-  /// Of one operand's boxes of a stage: to L2, where they wait for no other's.
-  static TW_MEMBER void fetch_stage(const TensorMap& left, const TensorMap& right, const TensorMap& twin,
-                                    const ProductSize& s, const ProductPlace& p, int k) {
-    TW_UNROLL
-    for (int step = 0; step < Steps; ++step) {
-      int of_left = LeftAll ? 0 : p.product, of_right = RightAll ? 0 : p.product;
-      const int left_depth = folded<LeftFold>(k + step * 64, of_left, s);
-      const int right_depth = folded<RightFold>(k + step * 64, of_right, s);
-      if constexpr (LeftBefore) fetch_part<LeftAcross, kRows, Across>(left, p.row, left_depth, of_left, column_of());
-      if constexpr (RightBefore)
-        fetch_part<RightAcross, kHeld, Down>(right, p.column, right_depth, of_right, row_of());
-      if constexpr (RightBefore && Twin) fetch_part<RightAcross, kHeld, 1>(twin, p.column, right_depth, of_right, 0);
-    }
-  }
   static constexpr bool kBefore = (LeftBefore || RightBefore) && Ahead > 0;
   static_assert(Ahead <= Stages, "stages that are free from the beginning");
-  /// What the launch before does not write, of the first Ahead stages; where that is one operand alone, its boxes of a
-  /// ring's stages more to L2: memory would have nothing to do until the launch before has ended.
+  /// What the launch before does not write, of the stages that are free from the beginning.
   static TW_MEMBER void copy_before(Ring ring, const TensorMap& left, const TensorMap& right, const TensorMap& twin,
                                     const ProductSize& s, const ProductPlace& p) {
-    int k = first_of(s);
-    for (int i = 0; k < end_of(s) && i < Ahead; k += 64 * Steps, ++i) {
+    for (int k = first_of(s), i = 0; k < end_of(s) && i < Ahead; k += 64 * Steps, ++i) {
       if (one_of_warp()) mbarrier_arrive_expecting(ring.full + ring.stage, kArriving);
       copy_stage<LeftBefore, RightBefore>(ring, left, right, twin, s, p, k);
       ring.next();
-    }
-    if constexpr (LeftBefore != RightBefore && !Images::kAny) {
-      for (int i = 0; k < end_of(s) && i < Stages; k += 64 * Steps, ++i)
-        fetch_stage(left, right, twin, s, p, k);
     }
   }
   /// `begun`: stages of which copy_before has begun a part.

@@ -488,7 +488,6 @@ TW_DEVICE void store_box(TensorMap map, const void* shared, int x, int y, int z)
   TW_CALL(store_box, map, shared, x, y, z);
 }
 TW_DEVICE void prefetch_map(TensorMap) {}
-TW_DEVICE void prefetch_box(TensorMap, int, int, int) {}
 TW_DEVICE void stmatrix4_transposed(void* row, const u32 (&r)[4]) {
   TW_CALL(stmatrix4_transposed, row, r);
 }
