@@ -9,7 +9,9 @@
 namespace tilewright::lowering {
 namespace {
 
-constexpr std::int64_t kAtOnce = 8;  // loads that ptxas leaves under way together by itself, about
+// Loads of which ptxas leaves but some under way together: of 53 of a launch that asks for
+// registers seven (SASS of nvcc 13.0).
+constexpr std::int64_t kAtOnce = 16;
 
 }  // namespace
 
@@ -307,10 +309,12 @@ void Lowering::load_ahead(std::vector<Step>& steps) {
   }
 }
 
-/// Loads that stand together, of so many values that ptxas would put most of them off to where they
-/// are used: a few at a time, each few waited for. Where registers have room for all of them, all
-/// are under way before the first is used. `unrolled`: turns of a loop around them are under way
-/// together.
+/// Loads that stand together, of so many values of 16 bits that ptxas would put most of them off to
+/// where they are used: it begins with conversions, which take registers, and waits for a few loads
+/// at a time where the launch asks for registers. Where these have room for all, all are under way
+/// before the first is used. Other loads are under way together by themselves, and would be waited
+/// for longer (h200-rows-at-once-turns.json). `unrolled`: turns of a loop around them are
+/// under way together.
 void Lowering::load_at_once(std::vector<Step>& steps, bool unrolled) const {
   using Kind = Step::Kind;
   for (auto at = steps.begin(); at != steps.end(); ++at) {
@@ -319,17 +323,22 @@ void Lowering::load_at_once(std::vector<Step>& steps, bool unrolled) const {
       return s.kind == Kind::declare || s.kind == Kind::load;
     });
     if (unrolled || end == at) continue;
+    const auto halves = [this](const Step& s) {
+      if (s.kind != Kind::load) return false;
+      const Value& v = p_.value(s.values.front());
+      return !v.alike && size_of(workload_.tensor(v.tensor).dtype) == 2;
+    };
     std::int64_t loads = 0, words = ThreadProgram::kBeside;
     for (auto s = at; s != end; ++s) {
-      if (s->kind != Kind::load || p_.value(s->values.front()).alike) continue;
+      if (!halves(*s)) continue;
       loads += p_.strips_of(s->dims, s->strip);
       words += p_.words_of(p_.value(s->values.front()));
     }
     const ComputeUnit& sm = machine_.units.front();
-    const std::int64_t blocks = std::max<std::int64_t>(1, p_.asked(sm.count, sm.registers));
-    if (loads >= kAtOnce && words <= most_registers(kLanes * warps_ * blocks, sm.registers))
-      for (auto s = at; s != end; ++s)
-        s->at_once = s->kind == Kind::load && !p_.value(s->values.front()).alike;
+    const std::int64_t blocks = p_.asked(sm.count, sm.registers);
+    if (loads >= kAtOnce && blocks > 0 &&
+        words <= most_registers(kLanes * warps_ * blocks, sm.registers))
+      for (auto s = at; s != end; ++s) s->at_once = halves(*s);
     at = end - 1;
   }
 }
