@@ -258,6 +258,9 @@ bool Program::begins_early(int kernel) const {
 }
 
 bool Program::launch_before_writes(int kernel, TensorId tensor) const {
+  // Its own zeros, by a launch that begins no other before all that were before it have ended.
+  const std::vector<TensorId>& zeroed = schedule.kernels[static_cast<std::size_t>(kernel)].zeroed;
+  if (!zeroed.empty()) return std::ranges::find(zeroed, tensor) != zeroed.end();
   if (kernel == 0)
     return options.before == nullptr || options.before->writes.empty() ||
            options.before->writes[tensor.index()];

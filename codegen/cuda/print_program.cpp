@@ -70,7 +70,31 @@ void ProgramPrinter::define_units() {
 }
 
 void ProgramPrinter::print(const std::vector<Step>& steps) {
-  for (const Step& s : steps) print(s);
+  for (auto s = steps.begin(); s != steps.end(); ++s)
+    if (s->at_once)
+      s = at_once(s, steps.end());
+    else
+      print(*s);
+}
+
+/// Loads that are all under way before what they bring is used: in a loop of one turn, which only
+/// the launch knows. The last of them.
+ProgramPrinter::Steps ProgramPrinter::at_once(Steps first, Steps end) {
+  end = std::find_if_not(first, end,
+                         [](const Step& s) { return s.at_once || s.kind == Step::Kind::declare; });
+  for (auto s = first; s != end; ++s)
+    if (!s->at_once) print(*s);
+  const std::string once = p_.names.fresh("once");
+  out_.line("int " + once + " = one_turn();");
+  out_.line("TW_NO_UNROLL");
+  out_.open("do");
+  defined_.emplace_back();
+  for (auto s = first; s != end; ++s)
+    if (s->at_once) print(*s);
+  defined_.pop_back();
+  out_.end();
+  out_.line("} while (--" + once + " > 0);");
+  return end - 1;
 }
 
 void ProgramPrinter::print(const Step& s) {

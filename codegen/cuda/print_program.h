@@ -28,6 +28,8 @@ class ProgramPrinter {
   void define_units();
   void print(const std::vector<Step>& steps);
   void print(const Step& step);
+  using Steps = std::vector<Step>::const_iterator;
+  Steps at_once(Steps first, Steps end);
   void loop(const Step& step);
   void blocks(const Step& step);
   void parts(const Step& step);

@@ -279,6 +279,21 @@ void BoundTreeWriter::place_output(Scheme scheme, std::size_t at, int v, const A
   if ((joined || where == Where::shared) && bound_ != Binding::seq) syncs_[at] = scope;
 }
 
+/// Whether registers have room for what a thread keeps of two rows: only then are the next row's
+/// loads under way while it goes through one.
+bool BoundTreeWriter::two_rows_fit() const {
+  std::int64_t row = 0;
+  for (const auto& [t, uses] : home_reads()) {
+    std::int64_t share = 0;
+    for (const Use& u : uses)
+      if (!(loops_of(*u.access) & c_.rows).empty())
+        share = std::max(share, share_of(passes_[u.pass], *u.access));
+    if (uses.size() > 1) row += share;
+  }
+  const std::int64_t words = w_.dtype() == DType::f64 ? 2 : 1;
+  return 2 * words * row + kWorking <= d_.registers_per_sm / threads_;
+}
+
 bool BoundTreeWriter::place_for_run(TensorId t, const std::vector<Use>& uses) {
   LoopSet loops;
   std::int64_t share = 0;
@@ -296,6 +311,11 @@ bool BoundTreeWriter::place_for_run(TensorId t, const std::vector<Use>& uses) {
     return true;
   }
   if (bound_ != Binding::thread || !(loops & inner_).empty()) return false;
+  if (!two_rows_fit()) {
+    kept_ += share;
+    loads_.push_back(load(w_.tensor(t).name, "registers"));
+    return true;
+  }
   const std::int64_t bytes = s_.rows_per_block * size_of(w_.tensor(t).dtype);
   if (shared_ + bytes > d_.shared_per_sm) return false;
   shared_ += bytes;

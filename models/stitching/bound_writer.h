@@ -141,7 +141,9 @@ class BoundTreeWriter {
   // ---- Runs of rows: parts with partial sums ----------------------------------------------------
 
   /// What all rows of a run read alike stays in registers; a row's own values, which all threads of
-  /// a block need, come to shared memory for the whole run, so that no row waits for them.
+  /// a block need, come to shared memory for the whole run, so that no row waits for them. Where
+  /// rows are long each waits for its elements anyway, and these come with them.
+  bool two_rows_fit() const;
   bool place_for_run(TensorId t, const std::vector<Use>& uses);
 
   /// A sum over the run's rows stays in registers to its end.

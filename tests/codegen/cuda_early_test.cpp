@@ -97,6 +97,31 @@ TEST(Early, AFirstLaunchBeginsBehindOneThatIsKnown) {
   EXPECT_GT(findings(swapped, source.written_before), 0u);
 }
 
+/// A kernel whose blocks add in memory follows the launch that zeroes what they add to, which waits
+/// for all before it and writes nothing else.
+TEST(Early, BesideZerosAllIsReadBeforeTheWait) {
+  const Schedule s =
+      schedule_of("name: sums\nloops: {r: 40, c: 64}\noperators:\n  - s: s[c] += x[r,c]\n",
+                  {"r/8@grid ( r/1@warp ( c/2@lane ( C.s ) ) S.s!atomic )"});
+  const auto source = cuda::emit(s, {.warpgroups = true, .prefix = "k"});
+  ASSERT_TRUE(source) << source.reason();
+  ASSERT_EQ(source->launches.size(), 2u);
+  EXPECT_TRUE(source->launches.front().early);
+  EXPECT_TRUE(source->launches.back().early);
+  const std::string& text = source->text;
+  const std::size_t zeroing = text.find(" k_0_zero("), adding = text.find(" k_0(");
+  ASSERT_NE(adding, std::string::npos);
+  EXPECT_LT(text.find("launches_ended", zeroing), text.find("next_launch_may_begin", zeroing));
+  EXPECT_LT(text.find("x_home +", adding), text.find("launches_ended", adding));
+  EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("launched(x_home)")));
+  const auto module = testing::build_cuda({*source});
+  ASSERT_TRUE(module) << module.reason();
+  const auto run = testing::run_cuda(*module, *source, *s.workload, 7);
+  ASSERT_TRUE(run) << run.reason();
+  EXPECT_TRUE(run->report.clean()) << run->report.findings.front().text;
+  EXPECT_LT(run->error, 1e-5);
+}
+
 /// Each block that lets the next launch begin takes time for that, and blocks that do not fill
 /// their places are put unevenly.
 TEST(Early, NextLaunchMayBeginWhereBlocksAreFewOrLong) {

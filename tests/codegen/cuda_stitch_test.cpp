@@ -502,6 +502,30 @@ TEST(Stitched, LaunchesAskForRegistersWhereAllBlocksHaveRoom) {
             "__launch_bounds__(512, 1)");
 }
 
+// Else ptxas puts most of a row's loads off to where they are used.
+TEST(Stitched, ALongRowOf16BitsIsUnderWayBeforeItIsUsed) {
+  const auto at_once = [](const std::string& sizes, const std::string& piece) {
+    const Case c{
+        "softmax:" + sizes,
+        {"r/1@grid ( L.x c/" + piece + "@warp c/1@lane ( C.rowmax ) Y.block c/" + piece +
+         "@warp c/1@lane ( C.exp C.rowsum ) Y.block c/" + piece + "@warp c/1@lane ( C.divide ) )"}};
+    const auto source = cuda::emit(schedule_of(c), {});
+    if (!source) throw std::runtime_error(source.reason());
+    const std::string& text = source->text;
+    const std::size_t loop = text.find("do {");
+    if (loop != std::string::npos) {
+      EXPECT_LT(loop, text.find("load_several<1>(&x_own"));
+      EXPECT_LT(text.find("load_several<1>(&x_own"), text.find("} while"));
+      run_all({c});
+    }
+    return loop != std::string::npos;
+  };
+  EXPECT_TRUE(at_once("rows=4,cols=1001,dtype=f16", "512"));
+  EXPECT_FALSE(at_once("rows=4,cols=1001,dtype=f16", "128")) << "four elements of a thread";
+  EXPECT_FALSE(at_once("rows=4,cols=1001", "512")) << "nothing is converted";
+  EXPECT_FALSE(at_once("rows=1000000,cols=1001,dtype=f16", "512")) << "asks for no registers";
+}
+
 TEST(Stitched, BarriersOfSharedWorkLeftOutAreFound) {
   testing::BarriersLeftOut seen;
   std::vector<Case> some = combined_cases();

@@ -543,6 +543,45 @@ TEST(BlockTime, WorkOfATensorThatIsJoinedWithOthersIsFound) {
     EXPECT_NEAR(seconds(first), seconds(0), 0.05 * seconds(0)) << first;
 }
 
+/// A block has one of a pack's parts. Two directions of a GRU's step take 1.9 us on an H200 and
+/// were said to take 4.3 (h200-onnx-files-fresh.json).
+TEST(BlockTime, ABlockHasOnePartOfAPack) {
+  const auto seconds = [](const std::string& operators, const std::string& tree) {
+    const auto t =
+        timed_text("loops: {i: 112, j: 112}\noperators:\n" + operators, tree, h200(), {});
+    EXPECT_TRUE(t.ok()) << (t.ok() ? "" : t.reason());
+    return t.ok() ? t->seconds : 0;
+  };
+  const std::string y = "  - y: y[i] += u[i,j] * h[j]\n", z = "  - z: z[i] += v[i,j] * g[j]\n",
+                    few = "  - f: f[j] = w[j] * r[j]\n";
+  const double one = seconds(y, "i/1@grid ( C.y )");
+  const double two = seconds(y + z, "( i/1@grid ( C.y ) | i/1@grid ( C.z ) )");
+  EXPECT_GE(two, one);
+  EXPECT_LT(two, 1.2 * one);
+  const double light = seconds(y + few, "( j/1@grid ( C.f ) | i/1@grid ( C.y ) )");
+  EXPECT_NEAR(light, one, 0.1 * one);
+}
+
+/// Work of what is joined twice: windows of 256 taps, of which a block of nmp's constant-Q
+/// transform has all, were priced as if no block had any (2.3 us, 15.8 on an H200:
+/// h200-onnx-files-fresh.json).
+TEST(BlockTime, WorkOfATensorThatIsJoinedAgainIsFound) {
+  const auto seconds = [](int first, int again) {
+    const auto t = timed_text(
+        formatted("loops: {{a: 128, b: 64, c: 1024, d: 2048, k: 4096}}\noperators:\n  - p: "
+                  "p[a,b] += u[a,k] * v[k,b]\n  - y: y[c,b] = q[c,b] + p[c-{},b]\n"
+                  "  - z: z[d,b] = r[d,b] + y[d-{},b]\n",
+                  first, again),
+        "d/16@grid ( k/16 ( C.p ) C.y C.z S.z )", h200(), {});
+    EXPECT_TRUE(t.ok()) << (t.ok() ? "" : t.reason());
+    return t.ok() ? t->seconds : 0;
+  };
+  const double all = seconds(0, 0);
+  for (const int first : {0, 128, 600, 896})
+    for (const int again : {128, 512, 900})
+      EXPECT_NEAR(seconds(first, again), all, 0.05 * all) << first << " " << again;
+}
+
 TEST(BlockTime, WhatHasNoRoomOrOtherUnitsHasAReason) {
   const auto room = timed("gemm:m=4096,n=4096,k=4096,dtype=f16",
                           "m/1024@grid n/1024@grid ( k/512 ( C.gemm ) S.C )", h200());

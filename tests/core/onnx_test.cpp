@@ -365,6 +365,30 @@ TEST_F(Onnx, TapsThatMeetPaddingAloneAreLeftOut) {
   EXPECT_THAT(sums, ElementsAre(2 * 10 + 3 * 1 + 5 * 7 + 6 * 3));
 }
 
+/// A window of many taps reads a padded copy, of a part of an image, too.
+TEST_F(Onnx, ManyTapsOverAPartOfAnImageReadAPaddedCopy) {
+  constexpr int kSize = 100, kTaps = 65, kPad = 32;
+  const Graph g{
+      .nodes = {node("Slice", {"x", "from", "to", "axis"}, {"part"}),
+                node("Conv", {"part", "w"}, {"y"}, {attribute_ints("pads", {kPad, kPad})})},
+      .tensors = {integers("from", {1}, {1}), integers("to", {1}, {kSize}),
+                  integers("axis", {1}, {2}),
+                  floats("w", {1, 1, kTaps}, std::vector<float>(kTaps, 1))},
+      .inputs = {value("x", {1, 1, kSize})},
+      .outputs = {value("y", {1, 1, kSize - 1})}};
+  const OnnxImport made = import(g);
+  TensorValues in = random_inputs(made.workload, 1);
+  std::vector<double>& x = in[made.workload.find_tensor(made.tensors.at("x"))->index()];
+  std::vector<double> sums;
+  for (int j = 0; j < kSize - 1; ++j) {
+    double sum = 0;
+    for (int t = std::max(0, j - kPad); t < std::min(kSize - 1, j - kPad + kTaps); ++t)
+      sum += x[static_cast<std::size_t>(t + 1)];
+    sums.push_back(sum);
+  }
+  EXPECT_THAT(values(made, "y", in), testing::Pointwise(testing::DoubleNear(1e-4), sums));
+}
+
 /// Along an axis that is read elsewhere, or one that is cut; other numbers are read.
 TEST_F(Onnx, NumbersOfPlacesAreTheLoopsIndex) {
   const auto of = [&](const std::vector<float>& row, const std::vector<std::int64_t>& shape) {

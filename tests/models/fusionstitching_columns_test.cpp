@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "core/base/format.h"
 #include "core/workload/text.h"
 #include "models/exact/exact.h"
 #include "models/fusionstitching/model.h"
@@ -172,6 +173,21 @@ TEST(PartialSums, AreKeptOverRunsOfRows) {
                 first + " Y.warp c/4@lane ( C.dx ) ) ) S.dgain!atomic S.dbias!atomic )");
   // A row a thread would leave each thread all columns.
   EXPECT_EQ(tree_of(g, Scheme::thread, 128, 8), "none");
+}
+
+/// Registers have no room for two such rows: no row's elements are under way while a thread goes
+/// through the one before, and what else is a row's comes with them.
+TEST(PartialSums, OfLongRowsLoadWhatIsTheRowsOwnWithTheRow) {
+  const auto tree = [](int columns) {
+    const Graph g =
+        graph_from(formatted("loops: {{r: 528, c: {}}}\noperators:\n  - m: m[r] max= x[r,c]\n"
+                             "  - e: e[r,c] = exp(x[r,c] - m[r])\n  - s: s[r] += e[r,c]\n"
+                             "  - l: l[r] = log(s[r]) * w[r]\n  - t: t[] += l[r]\noutputs: [t]\n",
+                             columns));
+    return tree_of(g, Scheme::block, 512, 4);
+  };
+  EXPECT_THAT(tree(8192), ::testing::HasSubstr("r/4@grid ( L.w@shared r/1 ( L.x@registers c/"));
+  EXPECT_THAT(tree(28672), ::testing::HasSubstr("r/4@grid ( r/1 ( L.x@registers L.w@registers c/"));
 }
 
 /// By hand: 4096 rows in runs of 16 are 256 blocks, each of which adds two rows of 768 floats.

@@ -52,6 +52,15 @@ TW_DEVICE T read_if(const T* p, bool in) {
 }
 #endif
 
+/// 1, which the compiler does not know.
+TW_DEVICE int one_turn() {
+#if defined(__CUDACC__)
+  return gridDim.z;
+#else
+  return 1;
+#endif
+}
+
 /// A tensor that the launch before may still be writing when this one begins. It is read in its place behind
 /// launches_ended: ptxas moves reads that are `nc`, or whose assembly is not volatile, ahead of that. One that is not
 /// const is read in its place as it is.

@@ -1,6 +1,8 @@
 #include "core/lowering/gpu/block_work.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -68,12 +70,7 @@ class BlockWalk {
   /// The work, once blocks' lowering has decided by `choices` how it is done.
   Result<BlockWork> lowered(int kernel, const BlockChoices& choices) &&;
   /// Points of all computes, to compare a kernel's blocks.
-  double operations() const {
-    double all = 0;
-    for (const FoundCompute& c : computes_)
-      all += c.runs * c.points * static_cast<double>(w_.op(k_.node(c.node).op).inputs.size() + 1);
-    return all;
-  }
+  double operations() const { return operations(0); }
   /// Whether an operator has nothing to do in these iterations: a part of a concatenation that lies
   /// elsewhere.
   bool idle() const { return idle_; }
@@ -106,9 +103,10 @@ class BlockWalk {
       case NodeKind::loop:
         return visit_loop(id, ranges, runs);
       case NodeKind::sequence:
-      case NodeKind::pack:
         for (NodeId c : n.children) visit(c, ranges, runs);
         return;
+      case NodeKind::pack:
+        return visit_pack(n, ranges, runs);
       case NodeKind::load:
         return visit_load(id, ranges);
       case NodeKind::compute:
@@ -124,6 +122,54 @@ class BlockWalk {
       case NodeKind::drop:
         return;
     }
+  }
+
+  /// Points of computes from the `first` on.
+  double operations(std::size_t first) const {
+    double all = 0;
+    for (std::size_t i = first; i < computes_.size(); ++i) {
+      const FoundCompute& c = computes_[i];
+      all += c.runs * c.points * static_cast<double>(w_.op(k_.node(c.node).op).inputs.size() + 1);
+    }
+    return all;
+  }
+
+  /// A block has one of the parts: the one with most to do stands for as many blocks as do as much.
+  void visit_pack(const ScheduleNode& pack, const Ranges& ranges, double runs) {
+    struct Part {
+      std::size_t computes, copies, stores;  ///< the first of each
+      BlockTotals totals;
+      double operations;
+    };
+    BlockPhase& p = phase();
+    const BlockTotals around = p;
+    std::vector<Part> parts;
+    for (NodeId c : pack.children) {
+      static_cast<BlockTotals&>(p) = {};
+      Part& part = parts.emplace_back(computes_.size(), p.copies.size(), p.stores.size());
+      visit(c, ranges, runs);
+      part.totals = p, part.operations = operations(part.computes);
+    }
+    const auto most = std::ranges::max_element(parts, {}, &Part::operations);
+    double blocks = 0;
+    for (auto part = parts.begin(); part != parts.end(); ++part) {
+      blocks += static_cast<double>(part->totals.blocks) *
+                (most->operations > 0 ? part->operations / most->operations : 1);
+      if (part == most) continue;
+      const bool last = part + 1 == parts.end();
+      const auto none = [](auto& all, std::size_t from, std::size_t to) {
+        for (; from < to; ++from) all[from].runs = 0;
+      };
+      none(computes_, part->computes, last ? computes_.size() : part[1].computes);
+      none(p.copies, part->copies, last ? p.copies.size() : part[1].copies);
+      none(p.stores, part->stores, last ? p.stores.size() : part[1].stores);
+    }
+    static_cast<BlockTotals&>(p) = most->totals;
+    p.blocks = std::max(around.blocks, static_cast<std::int64_t>(std::ceil(blocks)));
+    p.turns += around.turns;
+    p.stored += around.stored, p.added += around.added;
+    p.returns += around.returns, p.returned += around.returned;
+    p.stored_in_pieces += around.stored_in_pieces, p.added_in_pieces += around.added_in_pieces;
   }
 
   void visit_loop(NodeId id, const Ranges& ranges, double runs) {
@@ -549,6 +595,11 @@ Result<BlockWork> BlockWalk::lowered(int kernel, const BlockChoices& choices) &&
     const TensorId t = k_.node(l.node).tensor;
     c.sectors = block.rows_begin_at(t, l.box, 32 / size_of(w_.tensor(t).dtype));
   }
+  for (BlockPhase& p : out_.phases) {
+    const auto elsewhere = [](const auto& run) { return run.runs == 0; };  // in other blocks
+    std::erase_if(p.products, elsewhere), std::erase_if(p.points, elsewhere);
+    std::erase_if(p.copies, elsewhere), std::erase_if(p.stores, elsewhere);
+  }
   out_.sums = block.sums_alive();
   out_.program = std::move(block).take();
   return std::move(out_);
@@ -567,19 +618,26 @@ bool has_windows(const Workload& w, const ScheduledKernel& k) {
 }
 
 /// Turns of a loop in which operators may have work that have none in the first: the middle one,
-/// the last one, and where a tensor that is read at an offset, one of several that are joined, is
-/// in the middle.
+/// the last one, and where a tensor, one of several that are joined, is in the middle. Joined
+/// tensors may be joined with others again.
 std::set<std::int64_t> busy_turns(const Workload& w, const ScheduledKernel& k,
                                   const ScheduleNode& loop) {
   std::set<std::int64_t> turns = {loop.max_trips / 2, loop.max_trips - 1};
-  for (OpId op : k.ops)
-    for (const Access& a : w.op(op).inputs)
+  std::map<LoopId, std::int64_t> ahead = {{loop.loop, 0}};  // of loops that run with this one
+  for (std::size_t o = k.ops.size(); o-- > 0;)              // readers first
+    for (const Access& a : w.op(k.ops[o]).inputs)
       for (std::size_t d = 0; d < a.index.size() && !is_gather(a); ++d) {
         const Affine& i = a.index[d];
-        if (i.terms.size() != 1 || i.terms[0].loop != loop.loop || i.offset == 0) continue;
-        const std::int64_t middle =
-            (w.tensor(a.tensor).shape[d] / 2 - i.offset) / i.terms[0].coefficient;
+        if (i.terms.size() != 1 || !ahead.contains(i.terms[0].loop)) continue;
+        const std::int64_t from = ahead.at(i.terms[0].loop), by = i.terms[0].coefficient;
+        const std::int64_t middle = (w.tensor(a.tensor).shape[d] / 2 - i.offset) / by - from;
         turns.insert(std::clamp<std::int64_t>(middle / loop.step, 0, loop.max_trips - 1));
+        const OpId maker = w.producer(a.tensor);
+        if (by != 1 || !maker.valid() || std::ranges::find(k.ops, maker) == k.ops.end()) continue;
+        for (const Output& out : w.op(maker).outputs)
+          if (out.target.tensor == a.tensor)
+            if (const auto made = out.target.index[d].plain_loop())
+              ahead.try_emplace(*made, from + i.offset);
       }
   return turns;
 }

@@ -87,13 +87,16 @@ struct StoreRun {
   double to_word = 1;
   bool swapped = false;
 };
-struct BlockPhase {
-  std::int64_t blocks = 1;
-  double turns = 0;  ///< of loops
+/// Of one block, in all.
+struct BlockTotals {
+  std::int64_t blocks = 1;  ///< that have as much
+  double turns = 0;         ///< of loops
   double stored = 0, added = 0;
   double returns = 0, returned = 0;  ///< sums that come back before they are complete, and bytes
   /// Of `stored` and `added`, where rows begin elsewhere.
   double stored_in_pieces = 0, added_in_pieces = 0;
+};
+struct BlockPhase : BlockTotals {
   double compulsory = 0;  ///< bytes of all blocks, each once
   std::vector<ProductRun> products;
   std::vector<PointsRun> points;

@@ -163,6 +163,7 @@ class Lowering {
   static void look_up_ahead(Step& step);
   static bool uses(const Step& step, int value);
   static void load_ahead(std::vector<Step>& steps);
+  void load_at_once(std::vector<Step>& steps, bool unrolled) const;
   void store(std::size_t value, std::vector<Step>& out);
   void finish_sums(NodeId anchor, std::vector<Step>& out);
   void join_lanes(std::size_t value, std::vector<Step>& out);

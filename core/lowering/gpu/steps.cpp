@@ -2,10 +2,18 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/lowering/gpu/block_rules.h"
 #include "core/lowering/gpu/lowering.h"
 #include "core/lowering/gpu/unrolled.h"
 
 namespace tilewright::lowering {
+namespace {
+
+// Loads of which ptxas leaves but some under way together: of 53 of a launch that asks for
+// registers seven (SASS of nvcc 13.0).
+constexpr std::int64_t kAtOnce = 16;
+
+}  // namespace
 
 Step Lowering::of_value(Step::Kind kind, std::size_t value) const {
   const Value& v = values_[value];
@@ -298,6 +306,40 @@ void Lowering::load_ahead(std::vector<Step>& steps) {
       return s.kind == Step::Kind::barrier || s.kind == Step::Kind::exchange || uses(s, value);
     });
     at->ahead = next != steps.end() && !uses(*next, value);
+  }
+}
+
+/// Loads that stand together, of so many values of 16 bits that ptxas would put most of them off to
+/// where they are used: it begins with conversions, which take registers, and waits for a few loads
+/// at a time where the launch asks for registers. Where these have room for all, all are under way
+/// before the first is used. Other loads are under way together by themselves, and would be waited
+/// for longer (h200-rows-at-once-turns.json). `unrolled`: turns of a loop around them are
+/// under way together.
+void Lowering::load_at_once(std::vector<Step>& steps, bool unrolled) const {
+  using Kind = Step::Kind;
+  for (auto at = steps.begin(); at != steps.end(); ++at) {
+    load_at_once(at->body, unrolled || (at->kind == Kind::loop && at->few));
+    const auto end = std::find_if_not(at, steps.end(), [](const Step& s) {
+      return s.kind == Kind::declare || s.kind == Kind::load;
+    });
+    if (unrolled || end == at) continue;
+    const auto halves = [this](const Step& s) {
+      if (s.kind != Kind::load) return false;
+      const Value& v = p_.value(s.values.front());
+      return !v.alike && size_of(workload_.tensor(v.tensor).dtype) == 2;
+    };
+    std::int64_t loads = 0, words = ThreadProgram::kBeside;
+    for (auto s = at; s != end; ++s) {
+      if (!halves(*s)) continue;
+      loads += p_.strips_of(s->dims, s->strip);
+      words += p_.words_of(p_.value(s->values.front()));
+    }
+    const ComputeUnit& sm = machine_.units.front();
+    const std::int64_t blocks = p_.asked(sm.count, sm.registers);
+    if (loads >= kAtOnce && blocks > 0 &&
+        words <= most_registers(kLanes * warps_ * blocks, sm.registers))
+      for (auto s = at; s != end; ++s) s->at_once = halves(*s);
+    at = end - 1;
   }
 }
 

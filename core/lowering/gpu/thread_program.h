@@ -221,6 +221,7 @@ struct Step {
   std::vector<Linear> inside;  ///< where it is done
   Copies copies;               ///< the first of them acts for all
   bool together = false;       ///< load: all threads of a block do it, or none does
+  bool at_once = false;        ///< load: all of it is under way before any of it is used
   bool atomic = false;         ///< store: added
   bool shared_out = false;     ///< store, exchange: each warp has some of the values
   std::vector<int> units;      ///< lanes, exchange: indices whose units have a part each
@@ -354,16 +355,18 @@ struct ThreadProgram {
   /// Loads of a thread for a read from home.
   std::int64_t loads_of(const Step& compute, const Read& r) const;
   std::int64_t element_bytes() const { return f64 ? 8 : 4; }  ///< in registers and shared memory
+  static constexpr std::int64_t kBeside = 32;  ///< registers of a thread beside its values
+  /// Registers of a value that is kept there.
+  std::int64_t words_of(const Value& v) const { return size_of_dims(v.dims) * (f64 ? 2 : 1); }
   /// Blocks of a multiprocessor for which the launch asks registers (block_rules.h): fewer where
   /// what a thread keeps there might have no room then, but one: not asked, ptxas gives a thread of
   /// 1,024 no more than 32.
   std::int64_t asked(std::int64_t sms, std::int64_t of_sm) const {
-    constexpr std::int64_t kBeside = 32;
     std::int64_t blocks =
         blocks_asked(kernel->blocks, kLanes * warps, sms, of_sm, kLeastOfStitched);
     std::int64_t words = kBeside;
     for (const Value& v : values)
-      if (v.storage == Storage::registers) words += size_of_dims(v.dims) * (f64 ? 2 : 1);
+      if (v.storage == Storage::registers) words += words_of(v);
     while (blocks > 1 && words > most_registers(kLanes * warps * blocks, of_sm)) --blocks;
     return blocks;
   }

@@ -40,6 +40,7 @@ ThreadProgram Lowering::lower() {
   blocks_here_ = k_.blocks;
   visit_children(NodeId(0), p_.steps);
   load_first(p_.steps);
+  if (machine_.kind == "gpu") load_at_once(p_.steps, false);
   for (const auto& [anchor, flip] : flips_) p_.flips.push_back(flip);
   return std::move(p_);
 }

@@ -121,8 +121,9 @@ bool sums_all(const Builder& b, const std::vector<View>& reads, const std::vecto
 }
 
 /// The image with as much of `fill` around it as the windows reach; they read it from its corner.
-Value padded(Builder& b, const std::string& name, const Value& image, std::vector<Window>& ws,
-             double fill) {
+/// Nothing where it lies in parts.
+std::optional<Value> padded_as_it_lies(Builder& b, const std::string& name, const Value& image,
+                                       std::vector<Window>& ws, double fill) {
   const Value x = movable(b, name, image, 2, std::vector<bool>(ws.size(), true));
   std::vector<View> reads = {b.read(x)};
   Expr value{.kind = Expr::Kind::input, .input = 0};
@@ -133,8 +134,7 @@ Value padded(Builder& b, const std::string& name, const Value& image, std::vecto
     if (!w.outside()) continue;
     const std::int64_t end = std::max(w.in, (w.out - 1) * w.stride - w.begin + w.reach());
     const Var at = b.var(w.begin + end);
-    if (!b.window(reads[0], 2 + i, {{at, 1}}, -w.begin, true))
-      throw Unsupported{"an image that is read in parts"};
+    if (!b.window(reads[0], 2 + i, {{at, 1}}, -w.begin, true)) return std::nullopt;
     value = b.guarded({{at, 1}}, -w.begin, w.in, std::move(value), fill);
     shape[2 + i] = w.in = w.begin + end;
     w.begin = w.end = 0;
@@ -143,6 +143,19 @@ Value padded(Builder& b, const std::string& name, const Value& image, std::vecto
   std::vector<Vars> dims = reads[0].dims;
   for (const auto& [d, at] : moved) dims[d] = {at};
   return b.emit(name, image.type, shape, dims, reads, value, Combine::assign);
+}
+
+Value padded(Builder& b, const std::string& name, const Value& image, std::vector<Window>& ws,
+             double fill) {
+  for (const bool plain : {false, true}) {
+    std::vector<Window> moved = ws;
+    const Value& whole = plain ? b.plain(name + "_whole", image) : image;
+    const auto made = padded_as_it_lies(b, name, whole, moved, fill);
+    if (!made) continue;
+    ws = std::move(moved);
+    return *made;
+  }
+  throw Unsupported{"an image that is read in parts"};
 }
 
 /// Of each window and each output channel, the sum of products; what is outside of the image is
