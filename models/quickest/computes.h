@@ -53,6 +53,8 @@ class Compute {
   std::optional<double> plane() const;
   /// Seconds of any other operator.
   double points(const InRegisters& registers) const;
+  /// Seconds until what was made of a row in the same tile is there, for such an operator.
+  double waits_for_rows() const;
   /// Of what its points read in place: how many lines and pages they come to between two elements
   /// of one line, and how many elements a line has for them; one line where they are neighbours.
   struct Apart {
@@ -97,7 +99,6 @@ class Compute {
   bool reads_sums_together(int along) const;
   double visits_since(OpId by) const;
   double waits_for_parts(const InRegisters& registers, int along, double takes) const;
-  double waits_for_rows(int along) const;
   bool uniform(const Expr& e, LoopId along) const;
   double seconds_of(const Operator& op, const Expr& e, LoopId along,
                     std::vector<const Expr*>& known) const;
@@ -105,6 +106,8 @@ class Compute {
   double call(const Expr& e, bool alone) const;
   double value_seconds(const Operator& op, LoopId along) const;
   double in_step(const InRegisters& registers, const Operator& op, LoopId along) const;
+  static bool is_light(const Operator& op);
+  bool follows_light(const InRegisters& registers, const Operator& op) const;
   double joined(const InRegisters& registers, bool follows, int along) const;
   double waits_of_chain(double steps) const;
   double passing_chains(double steps) const;

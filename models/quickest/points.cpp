@@ -216,11 +216,29 @@ double Compute::in_step(const InRegisters& registers, const Operator& op, LoopId
   return seconds;
 }
 
+bool Compute::is_light(const Operator& op) {
+  return std::ranges::all_of(op.outputs,
+                             [](const Output& o) { return tilewright::is_light(o.value); });
+}
+
+/// Whether all before this operator whose values it takes from registers are element-wise and
+/// light: its sums have several chains then, as those of no follower (codegen/cpu/emit_points.cpp).
+bool Compute::follows_light(const InRegisters& registers, const Operator& op) const {
+  return std::ranges::all_of(op.inputs, [&](const Access& a) {
+    const OpId by = w_.producer(a.tensor);
+    const bool taken = by.valid() && std::ranges::any_of(registers.reads, [&](const auto& read) {
+      return &w_.op(read.first) == &op && k_.buffer(read.second).tensor == a.tensor;
+    });
+    return !taken || (w_.reduction_loops(by).empty() && is_light(w_.op(by)) &&
+                      follows_light(registers, w_.op(by)));
+  });
+}
+
 /// What a sum or an extreme along vectors takes beside its additions: each waits for the one
 /// before, and the lanes are joined where a row ends. The compiler unrolls short rows, and the next
 /// row begins beside.
 double Compute::joined(const InRegisters& registers, bool follows, int along) const {
-  constexpr double kChains = 4;    // codegen/cpu/emit_points.cpp; a follower has one
+  constexpr double kChains = 4;    // codegen/cpu/emit_points.cpp
   constexpr double kUnrolls = 16;  // vectors
   const Operator& op = w_.op(n_.op);
   const LoopId loop = op.loops[static_cast<std::size_t>(along)];
@@ -229,7 +247,8 @@ double Compute::joined(const InRegisters& registers, bool follows, int along) co
   double rows = 1;
   for (int l = 0; l < static_cast<int>(extents_.size()); ++l)
     if (l != along) rows *= most(l);
-  const bool chains = !follows && vectors >= 2 * kChains;
+  const bool chains =
+      vectors >= 2 * kChains && (!follows || (is_light(op) && follows_light(registers, op)));
   const double steps =
       chains ? std::floor(vectors / kChains) + std::fmod(vectors, kChains) : vectors;
   double waits = 0;
@@ -327,10 +346,7 @@ double Compute::points(const InRegisters& registers) const {
   // A row begins; `join` and `part` are measured with rows of one vector, and have most of it.
   constexpr double kRowBegins = 0.5;  // cycles
   if (!follows) seconds += r_.visit + rows * kRowBegins * r_.cycle;
-  if (reads_sums_together(vector))
-    seconds += r_.reread;
-  else
-    seconds += waits_for_rows(vector);
+  if (reads_sums_together(vector)) seconds += r_.reread;
   seconds += waits_for_parts(registers, vector, seconds);
   return seconds;
 }
@@ -367,11 +383,13 @@ double Compute::visits_since(OpId by) const {
 }
 
 /// Seconds until what was made of a row just before is there, once a tile: the last row's sum is
-/// joined, or its root found, before this compute begins with it, and no other row is left that
-/// could be worked on meanwhile.
-double Compute::waits_for_rows(int along) const {
+/// joined, or its root found, before this compute begins with it, and no other row of the tile is
+/// left that could be worked on meanwhile.
+double Compute::waits_for_rows() const {
   constexpr double kJoined = 32, kRoot = 32, kValue = 10;  // cycles
   const Operator& op = w_.op(n_.op);
+  const int along = vector_loop();
+  if (reads_sums_together(along)) return 0;  // that takes longer
   double waits = 0;
   for (const Access& a : op.inputs) {
     const OpId by = w_.producer(a.tensor);

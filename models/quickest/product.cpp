@@ -142,8 +142,6 @@ double tile_seconds(const Rates& r, double rows, double columns, double depth) {
              r.cycle;
 }
 
-/// Instructions that a processor has under way: 256 of a Zen 3; of those that begin two
-/// multiply-adds of 64 bytes a cycle 448 (Zen 5; a Golden Cove 512).
 double instructions_ahead(const Rates& r) {
   const bool wide = static_cast<double>(r.lanes) * r.element >= 64 && r.fma < 0.75 * r.cycle;
   return wide ? 448 : 256;

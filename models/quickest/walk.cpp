@@ -162,6 +162,7 @@ class Walk {
     Work& sum_of = all.part;
     for (const Work& p : parts) {
       sum_of.arithmetic += p.arithmetic, sum_of.packing += p.packing, sum_of.begun += p.begun;
+      sum_of.waits += p.waits;
       for (std::size_t o = 0; o < objects_; ++o)
         sum_of.foot[o] = std::max(sum_of.foot[o], p.foot[o]);
       for (std::size_t c = 0; c < r_.caches.size(); ++c)
@@ -247,6 +248,7 @@ class Walk {
       const Visit edge = visit_body(id, last);
       average(body.part, edge.part, n);
     }
+    see_waits(body.part);
     Visit all{.part = repeated(std::move(body.part), n, entry_foot(id, ranges))};
     for (Pending& p : body.loads) {
       // One buffer holds one tile: what a loop further in has replaced is loaded again.
@@ -259,6 +261,14 @@ class Walk {
       all.loads.push_back(p);
     }
     return all;
+  }
+
+  /// Of one of many iterations: while it waits, the next are worked on as far as the processor looks
+  /// ahead.
+  void see_waits(Work& one) const {
+    const double seen = std::min(1.0, one.arithmetic / r_.light / instructions_ahead(r_));
+    one.arithmetic = std::max(one.arithmetic, seen * (one.arithmetic + one.waits));
+    one.waits = 0;
   }
 
   /// Of the loop that threads share: what its iterations all touch, which every thread brings for
@@ -472,7 +482,10 @@ class Walk {
     touch_all(n, ranges, p);
     stream(p);
     p.arithmetic = *seconds;
-    if (!product) read_apart(n, compute, p);
+    if (!product) {
+      p.waits = compute.waits_for_rows();
+      read_apart(n, compute, p);
+    }
     return p;
   }
 
@@ -629,7 +642,7 @@ class Walk {
     KernelTime t;
     t.share = share_;
     const double workers = t.share * r_.threads;
-    t.arithmetic = (p.arithmetic + bursts) / workers;
+    t.arithmetic = (p.arithmetic + p.waits + bursts) / workers;
     t.packing = p.packing / workers;
     double longest = t.arithmetic + t.packing, others = 0;
     for (std::size_t c = 0; c < r_.caches.size(); ++c) {
