@@ -26,6 +26,12 @@ struct ProductSeconds {
   double begun = 0;   ///< what memory takes to begin panels, beside their bytes
 };
 
+/// Seconds until a tile has what was made in it just before, once.
+struct Waits {
+  double seconds = 0;  ///< a row's sum, root or extreme
+  double stored = 0;   ///< what was stored by parts: tiles that follow do not pass beside it
+};
+
 /// Cycles: a step of a window's depth listed, three stores and where they are.
 inline constexpr double kList = 2.5;
 /// Cycles until a part of a vector that was stored can be loaded with what lies beside it: in
@@ -53,8 +59,8 @@ class Compute {
   std::optional<double> plane() const;
   /// Seconds of any other operator.
   double points(const InRegisters& registers) const;
-  /// Seconds until what was made of a row in the same tile is there, for such an operator.
-  double waits_for_rows() const;
+  /// For such an operator that takes so long beside.
+  Waits waits(const InRegisters& registers, double takes) const;
   /// Of what its points read in place: how many lines and pages they come to between two elements
   /// of one line, and how many elements a line has for them; one line where they are neighbours.
   struct Apart {
@@ -98,7 +104,8 @@ class Compute {
   int vector_loop() const;
   bool reads_sums_together(int along) const;
   double visits_since(OpId by) const;
-  double waits_for_parts(const InRegisters& registers, int along, double takes) const;
+  double waits_for_parts(const InRegisters& registers, int along) const;
+  double waits_for_rows(int along) const;
   bool uniform(const Expr& e, LoopId along) const;
   double seconds_of(const Operator& op, const Expr& e, LoopId along,
                     std::vector<const Expr*>& known) const;

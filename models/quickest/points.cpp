@@ -16,6 +16,15 @@ namespace {
 /// Operations of an extreme of points alone: two comparisons, as NaN stays, and what is chosen.
 constexpr double kExtremeAlone = 3;
 
+/// Whether the expression has a function that is no operation of vectors.
+bool calls_function(const Expr& e) {
+  if (e.kind != Expr::Kind::call) return false;
+  const ExprFunction* const f = find_expr_function(e.function);
+  const bool operation = (f != nullptr && f->light == 1) || e.function == "div" ||
+                         e.function == "recip" || e.function == "sqrt" || e.function == "rsqrt";
+  return !operation || std::ranges::any_of(e.args, calls_function);
+}
+
 }  // namespace
 
 /// Whether the expression is the same in all lanes of a vector that runs along the loop.
@@ -346,14 +355,25 @@ double Compute::points(const InRegisters& registers) const {
   // A row begins; `join` and `part` are measured with rows of one vector, and have most of it.
   constexpr double kRowBegins = 0.5;  // cycles
   if (!follows) seconds += r_.visit + rows * kRowBegins * r_.cycle;
-  if (reads_sums_together(vector)) seconds += r_.reread;
-  seconds += waits_for_parts(registers, vector, seconds);
   return seconds;
 }
 
+Waits Compute::waits(const InRegisters& registers, double takes) const {
+  const int along = vector_loop();
+  if (reads_sums_together(along)) return {.stored = r_.reread};  // that takes longest
+  // What is read of one row, meanwhile the others are worked on.
+  double rows = 1;
+  for (int l = 0; l < static_cast<int>(extents_.size()); ++l)
+    if (l != along && !w_.is_reduction(n_.op, w_.op(n_.op).loops[static_cast<std::size_t>(l)]))
+      rows *= most(l);
+  const double meanwhile = takes * (1 - 1 / rows);
+  return {.seconds = std::max(0.0, waits_for_rows(along) - meanwhile),
+          .stored = std::max(0.0, waits_for_parts(registers, along) - meanwhile)};
+}
+
 /// Seconds until a part of a vector, or points alone, that another operator has just stored in the
-/// tile can be loaded as a part of a vector: longer than this tile takes where it is small.
-double Compute::waits_for_parts(const InRegisters& registers, int along, double takes) const {
+/// tile can be loaded as a part of a vector.
+double Compute::waits_for_parts(const InRegisters& registers, int along) const {
   if (along < 0 || std::fmod(most(along), static_cast<double>(r_.lanes)) == 0) return 0;
   const LoopId loop = w_.op(n_.op).loops[static_cast<std::size_t>(along)];
   for (const InputUse& use : n_.reads) {
@@ -362,7 +382,7 @@ double Compute::waits_for_parts(const InRegisters& registers, int along, double 
     if (!by.valid() || product_of(w_, by) || visits_since(by) != 1 ||
         !indexes(w_.op(n_.op).inputs[static_cast<std::size_t>(use.inputs.front())], loop))
       continue;
-    return std::max(0.0, kPartStored * r_.cycle - takes);
+    return kPartStored * r_.cycle;
   }
   return 0;
 }
@@ -383,13 +403,14 @@ double Compute::visits_since(OpId by) const {
 }
 
 /// Seconds until what was made of a row just before is there, once a tile: the last row's sum is
-/// joined, or its root found, before this compute begins with it, and no other row of the tile is
-/// left that could be worked on meanwhile.
-double Compute::waits_for_rows() const {
-  constexpr double kJoined = 32, kRoot = 32, kValue = 10;  // cycles
+/// joined, or its root found, before this compute begins with it. An extreme is compared with
+/// itself at each step of joining, as NaN stays; a function is a chain of operations itself.
+double Compute::waits_for_rows(int along) const {
+  constexpr double kJoined = 32, kExtreme = 80, kRoot = 32, kValue = 10, kFunction = 50;  // cycles
   const Operator& op = w_.op(n_.op);
-  const int along = vector_loop();
-  if (reads_sums_together(along)) return 0;  // that takes longer
+  const bool functions = std::ranges::any_of(op.outputs, [](const Output& o) {
+    return calls_function(o.value);
+  });
   double waits = 0;
   for (const Access& a : op.inputs) {
     const OpId by = w_.producer(a.tensor);
@@ -402,7 +423,13 @@ double Compute::waits_for_rows() const {
     });
     if (along < 0 && !sums) continue;  // a point alone
     const double visits = visits_since(by);
-    if (visits > 0) waits = std::max(waits, (sums ? kJoined : light ? kValue : kRoot) / visits);
+    if (visits == 0) continue;
+    const bool extreme = std::ranges::any_of(w_.op(by).outputs, [](const Output& o) {
+      return o.combine == Combine::max || o.combine == Combine::min;
+    });
+    const double joined = extreme ? kExtreme : kJoined;
+    waits = std::max(waits, ((sums ? joined : light ? kValue : kRoot) +
+                             (functions ? kFunction : 0)) / visits);
   }
   return waits * r_.cycle;
 }

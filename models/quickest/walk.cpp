@@ -162,7 +162,9 @@ class Walk {
     Work& sum_of = all.part;
     for (const Work& p : parts) {
       sum_of.arithmetic += p.arithmetic, sum_of.packing += p.packing, sum_of.begun += p.begun;
+      sum_of.waiting += sum_of.waits > 0 ? p.arithmetic : p.waiting;
       sum_of.waits += p.waits;
+      sum_of.in_turn += sum_of.in_turn > 0 ? p.arithmetic + p.waits : p.in_turn;
       for (std::size_t o = 0; o < objects_; ++o)
         sum_of.foot[o] = std::max(sum_of.foot[o], p.foot[o]);
       for (std::size_t c = 0; c < r_.caches.size(); ++c)
@@ -266,9 +268,13 @@ class Walk {
   /// Of one of many iterations: while it waits, the next are worked on as far as the processor looks
   /// ahead.
   void see_waits(Work& one) const {
-    const double seen = std::min(1.0, one.arithmetic / r_.light / instructions_ahead(r_));
-    one.arithmetic = std::max(one.arithmetic, seen * (one.arithmetic + one.waits));
-    one.waits = 0;
+    constexpr double kScheduled = 0.5;  // of what is under way, operations that wait for others
+    const double ahead = instructions_ahead(r_) * r_.light;
+    const double seen =
+        std::min(1.0, std::max(one.arithmetic, one.waiting / kScheduled) / ahead);
+    one.arithmetic =
+        std::max({one.arithmetic, seen * (one.arithmetic + one.waits), one.in_turn});
+    one.waits = one.in_turn = one.waiting = 0;
   }
 
   /// Of the loop that threads share: what its iterations all touch, which every thread brings for
@@ -483,8 +489,12 @@ class Walk {
     stream(p);
     p.arithmetic = *seconds;
     if (!product) {
-      p.waits = compute.waits_for_rows();
       read_apart(n, compute, p);
+      const Waits waits = compute.waits(registers_, *seconds);
+      p.waits = waits.seconds;
+      if (p.waits > 0) p.waiting = p.arithmetic;
+      p.arithmetic += waits.stored;
+      if (waits.stored > 0) p.in_turn = p.waits + p.arithmetic;
     }
     return p;
   }
