@@ -18,9 +18,12 @@
 namespace tilewright::quickest {
 namespace {
 
-/// A load that is repeated only where its tile changes.
+/// A load, or a copy of what is written home, that is repeated only where its tile changes.
 struct Pending {
-  NodeId load;
+  NodeId load;                   ///< or the compute that writes
+  BufferId written;              ///< of such a copy
+  double brought = 0;            ///< of such copies, how many come back first
+  double copies = 1;             ///< of such
   double lines = 0;              ///< that are copied, in one run of the subtree
   double vectors = 0, rows = 0;  ///< what is converted; of lines, or of vectors
   double bytes = 0;
@@ -139,7 +142,44 @@ class Walk {
       visible_[i] = visible_columns(h, ranges_of(s_, k_, ranges, first)[rows],
                                     w_.loop(h.columns).extent, r_.lanes);
     }
-    return in_sequence(n.children, ranges);
+    for (BufferId b : n.fixes)
+      if (Places::leaves(k_.buffer(b)))
+        fixed_.insert_or_assign(b, tile_of(s_, k_, k_.buffer(b), ranges));
+    Visit all = in_sequence(n.children, ranges);
+    for (BufferId b : n.fixes)
+      if (const auto at = writers_.find(b); at != writers_.end() && fixed_.contains(b))
+        all.loads.push_back(copied_home(at->second, b, fixed_.at(b)));
+    return all;
+  }
+
+  /// A tile of what is written home that has an array of its own.
+  Pending copied_home(NodeId compute, BufferId b, const Box& tile) const {
+    const ConvertedRows rows = places_.converted_rows(tile);
+    const double line = places_.line() / static_cast<double>(r_.element);
+    const double lines = std::ceil(static_cast<double>(Places::row_of(tile)) / line);
+    return {.load = compute,
+            .written = b,
+            .lines = rows.rows * lines,
+            .rows = rows.rows,
+            .bytes = places_.bytes_of_box(k_.buffer(b).tensor, tile, true)};
+  }
+
+  /// Whether a compute writes into an array that is copied home, which the first tile decides.
+  bool has_array(NodeId id, BufferId b, const Ranges& ranges) {
+    if (writers_.contains(b)) return true;
+    const ScheduleNode& n = k_.node(id);
+    const auto fixed = fixed_.find(b);
+    const auto use = std::ranges::find(n.writes, b, &OutputUse::buffer);
+    const std::size_t before = object_of(b);
+    if (!places_.decide(n, b,
+                        fixed != fixed_.end() ? fixed->second
+                                              : write_box(s_, k_, n.op, use->output, ranges),
+                        ranges))
+      return false;
+    writers_[b] = id;
+    written_[object_of(b)] = true;
+    sums_[object_of(b)] = sums_[before];
+    return true;
   }
 
   void note_tile(BufferId b, const Box& box) {
@@ -205,7 +245,7 @@ class Walk {
       case NodeKind::load:
         return visit_load(id, ranges);
       case NodeKind::compute:
-        return {.part = visit_compute(id, ranges)};
+        return visit_compute(id, ranges);
       case NodeKind::store:
         if (k_.buffer(n.buffer).atomic) return {.part = visit_merge(n)};
         break;
@@ -259,7 +299,13 @@ class Walk {
       // Several matrices are turned each time that they are multiplied.
       p.changes = moves || (p.turned_for != nullptr ? !places_.is_one_matrix(*p.turned_for, ranges)
                                                     : p.changes);
-      if (p.changes) p.lines *= n, p.vectors *= n, p.rows *= n, p.bytes *= n;
+      // Sums that a loop over their steps comes back to are brought in again each time.
+      if (p.written.valid() && p.changes) {
+        p.brought = reduces(p.load, id) ? p.brought + (n - 1) * p.copies : n * p.brought;
+        p.copies *= n;
+      } else if (p.changes) {
+        p.lines *= n, p.vectors *= n, p.rows *= n, p.bytes *= n;
+      }
       all.loads.push_back(p);
     }
     return all;
@@ -370,9 +416,21 @@ class Walk {
     foot[o] = std::max(foot[o], bytes);
   }
 
-  /// Whether a load's tile changes from one iteration of the loop to the next.
+  /// Whether the loop cuts a reduction of the compute.
+  bool reduces(NodeId compute, NodeId loop) const {
+    const OpId op = k_.node(compute).op;
+    return std::ranges::any_of(k_.node(loop).cuts, [&](const OpLoop& c) {
+      return c.op == op &&
+             w_.is_reduction(op, w_.op(op).loops[static_cast<std::size_t>(c.local)]);
+    });
+  }
+
+  /// Whether a load's tile, or one that is copied home, changes from one iteration of the loop to
+  /// the next.
   bool depends(NodeId load, NodeId loop) const {
     const ScheduleNode& l = k_.node(loop);
+    if (const ScheduleNode& n = k_.node(load); n.kind == NodeKind::compute)
+      return !reduces(load, loop) && std::ranges::find(l.cuts, n.op, &OpLoop::op) != l.cuts.end();
     for (const ReadRef& read : k_.node(load).reads_below) {
       const Operator& op = w_.op(read.op);
       const auto cut_here = std::ranges::find(l.cuts, read.op, &OpLoop::op);
@@ -419,28 +477,35 @@ class Walk {
     return v;
   }
 
-  /// What a load copies, in all its runs: from home, however often, into the tile's own array.
+  /// What a load copies, in all its runs: from home, however often, into the tile's own array; or
+  /// what is copied from such an array.
   void finish_load(const Pending& p, Work& all) const {
     const ScheduleNode& n = k_.node(p.load);
-    const double widen = w_.tensor(n.tensor).dtype == DType::f16 ? r_.widen_f16 : r_.widen_bf16;
-    all.packing += p.lines * r_.copy + p.vectors * widen + p.rows * r_.copy_row;
-    const double tensor = static_cast<double>(w_.tensor(n.tensor).bytes().value);
+    const bool half = p.vectors > 0 && w_.tensor(n.tensor).dtype == DType::f16;
+    const double widen = half ? r_.widen_f16 : r_.widen_bf16;
+    const double times = p.copies + p.brought, bytes = times * p.bytes;
+    all.packing += times * (p.lines * r_.copy + p.vectors * widen + p.rows * r_.copy_row);
+    const TensorId t = p.written.valid() ? k_.buffer(p.written).tensor : n.tensor;
+    const double tensor = static_cast<double>(w_.tensor(t).bytes().value);
     for (std::size_t c = 0; c < r_.caches.size(); ++c) {
       const double stays = kept(tensor * 2, r_.caches[c].capacity);
-      all.copied[c][of_tensor(n.tensor)] +=
-          stays * std::min(p.bytes, tensor) + (1 - stays) * p.bytes;
+      all.copied[c][of_tensor(t)] += stays * std::min(bytes, tensor) + (1 - stays) * bytes;
     }
   }
 
   // ---- computes ---------------------------------------------------------------------------------
 
-  Work visit_compute(NodeId id, const Ranges& whole) {
+  Visit visit_compute(NodeId id, const Ranges& whole) {
     const ScheduleNode& n = k_.node(id);
     const Ranges ranges = computed(id, whole);
     const std::vector<std::int64_t> extents = extents_of(s_, k_, ranges, n.op);
-    if (std::ranges::find(extents, 0) != extents.end()) return nothing();
+    if (std::ranges::find(extents, 0) != extents.end()) return {.part = nothing()};
+    Visit v;
     for (const OutputUse& use : n.writes) {
       const Buffer& b = k_.buffer(use.buffer);
+      if (has_array(id, use.buffer, ranges) && !b.fixed_at.valid())
+        v.loads.push_back(
+            copied_home(id, use.buffer, write_box(s_, k_, n.op, use.output, ranges)));
       // Bytes that lie in place are rounded by the vectors that store them.
       if (!Places::leaves(b) || !places_.converted(b.tensor) || places_.in_place(use.buffer))
         continue;
@@ -448,7 +513,8 @@ class Walk {
       row = std::max(row, Places::row_of(write_box(s_, k_, n.op, use.output, ranges)));
       written_[of_tensor(b.tensor)] = true;
     }
-    return computed(n, ranges, extents);
+    v.part = computed(n, ranges, extents);
+    return v;
   }
   /// The ranges without columns that a mask hides, which kernels leave out.
   Ranges computed(NodeId id, Ranges ranges) const {
@@ -709,6 +775,8 @@ class Walk {
   std::vector<lowering::HiddenColumns> hidden_;
   std::vector<Interval> visible_;  ///< by hidden_: of the rows at hand
   std::vector<double> tile_;       ///< by buffer: bytes of its largest tile so far
+  std::map<BufferId, Box> fixed_;  ///< tiles of what is written home, as they stand now
+  std::map<BufferId, NodeId> writers_;  ///< of arrays that are copied home
   std::map<BufferId, std::int64_t>
       stored_rows_;                ///< of another type at home: elements of a tile's row
   std::vector<bool> written_;      ///< by object
