@@ -30,6 +30,7 @@ struct ProductSeconds {
 struct Waits {
   double seconds = 0;  ///< a row's sum, root or extreme
   double stored = 0;   ///< what was stored by parts: tiles that follow do not pass beside it
+  bool once = false;   ///< in all iterations of the loop around, whose iterations find it then
 };
 
 /// Cycles: a step of a window's depth listed, three stores and where they are.
@@ -70,6 +71,8 @@ class Compute {
   Apart between_neighbours(int input) const;
 
   BufferId buffer_read(int input) const;
+  /// Lines that a vector of a product's right operand has parts of.
+  double lines_of_vector(const Product& x) const;
   /// Whether all tiles have one size, which compilers know.
   bool has_one_size() const;
   /// Whether the tile is a convolution of whole numbers of 8 bits with all of its depth.
@@ -90,7 +93,6 @@ class Compute {
   double elements_apart(const Product& x, const ProductBox& box) const;
   double copies(const Product& x, const ProductBox& box) const;
   bool sums_return() const;
-  double lines_of_vector(const Product& x) const;
   double waits_for_parts(const Product& x, const ProductBox& box) const;
   double taps_of_window(const Product& x) const;
   double begins_window(const Product& x) const;
@@ -104,8 +106,8 @@ class Compute {
   int vector_loop() const;
   bool reads_sums_together(int along) const;
   double visits_since(OpId by) const;
-  double waits_for_parts(const InRegisters& registers, int along) const;
-  double waits_for_rows(int along) const;
+  double waits_for_parts(const InRegisters& registers, int along, bool& once) const;
+  double waits_for_rows(int along, bool& once) const;
   bool uniform(const Expr& e, LoopId along) const;
   double seconds_of(const Operator& op, const Expr& e, LoopId along,
                     std::vector<const Expr*>& known) const;

@@ -220,8 +220,7 @@ bool Places::decide(const ScheduleNode& compute, BufferId written, const Box& ti
   bool packed = !streamed && level != nullptr && shares_sets(t, tile, *level, true);
   if (p && !streamed && !packed && !r_.caches.empty())
     packed = shares_sets(
-        t,
-        write_box(s_, k_, compute.op, 0, block_of_registers(*p, compute.op, ranges, INT64_MAX)),
+        t, write_box(s_, k_, compute.op, 0, block_of_registers(*p, compute.op, ranges, INT64_MAX)),
         r_.caches.front(), false);
   packed_[written] = packed;
   return packed;

@@ -235,9 +235,10 @@ bool Compute::is_light(const Operator& op) {
 bool Compute::follows_light(const InRegisters& registers, const Operator& op) const {
   return std::ranges::all_of(op.inputs, [&](const Access& a) {
     const OpId by = w_.producer(a.tensor);
-    const bool taken = by.valid() && std::ranges::any_of(registers.reads, [&](const auto& read) {
-      return &w_.op(read.first) == &op && k_.buffer(read.second).tensor == a.tensor;
-    });
+    const bool taken =
+        by.valid() && std::ranges::any_of(registers.reads, [&](const auto& read) {
+          return &w_.op(read.first) == &op && k_.buffer(read.second).tensor == a.tensor;
+        });
     return !taken || (w_.reduction_loops(by).empty() && is_light(w_.op(by)) &&
                       follows_light(registers, w_.op(by)));
   });
@@ -367,21 +368,26 @@ Waits Compute::waits(const InRegisters& registers, double takes) const {
     if (l != along && !w_.is_reduction(n_.op, w_.op(n_.op).loops[static_cast<std::size_t>(l)]))
       rows *= most(l);
   const double meanwhile = takes * (1 - 1 / rows);
-  return {.seconds = std::max(0.0, waits_for_rows(along) - meanwhile),
-          .stored = std::max(0.0, waits_for_parts(registers, along) - meanwhile)};
+  bool once = false;
+  const double row = waits_for_rows(along, once), part = waits_for_parts(registers, along, once);
+  return {.seconds = std::max(0.0, row - meanwhile),
+          .stored = std::max(0.0, part - meanwhile),
+          .once = once};
 }
 
 /// Seconds until a part of a vector, or points alone, that another operator has just stored in the
 /// tile can be loaded as a part of a vector.
-double Compute::waits_for_parts(const InRegisters& registers, int along) const {
+double Compute::waits_for_parts(const InRegisters& registers, int along, bool& once) const {
   if (along < 0 || std::fmod(most(along), static_cast<double>(r_.lanes)) == 0) return 0;
   const LoopId loop = w_.op(n_.op).loops[static_cast<std::size_t>(along)];
   for (const InputUse& use : n_.reads) {
     if (!use.buffer.valid() || registers.reads.contains({n_.op, use.buffer})) continue;
     const OpId by = w_.producer(k_.buffer(use.buffer).tensor);
-    if (!by.valid() || product_of(w_, by) || visits_since(by) != 1 ||
+    const double visits = by.valid() ? visits_since(by) : 0;
+    if (visits == 0 || product_of(w_, by) ||
         !indexes(w_.op(n_.op).inputs[static_cast<std::size_t>(use.inputs.front())], loop))
       continue;
+    once = once || visits > 1;
     return kPartStored * r_.cycle;
   }
   return 0;
@@ -405,12 +411,11 @@ double Compute::visits_since(OpId by) const {
 /// Seconds until what was made of a row just before is there, once a tile: the last row's sum is
 /// joined, or its root found, before this compute begins with it. An extreme is compared with
 /// itself at each step of joining, as NaN stays; a function is a chain of operations itself.
-double Compute::waits_for_rows(int along) const {
+double Compute::waits_for_rows(int along, bool& once) const {
   constexpr double kJoined = 32, kExtreme = 80, kRoot = 32, kValue = 10, kFunction = 50;  // cycles
   const Operator& op = w_.op(n_.op);
-  const bool functions = std::ranges::any_of(op.outputs, [](const Output& o) {
-    return calls_function(o.value);
-  });
+  const bool functions =
+      std::ranges::any_of(op.outputs, [](const Output& o) { return calls_function(o.value); });
   double waits = 0;
   for (const Access& a : op.inputs) {
     const OpId by = w_.producer(a.tensor);
@@ -428,8 +433,8 @@ double Compute::waits_for_rows(int along) const {
       return o.combine == Combine::max || o.combine == Combine::min;
     });
     const double joined = extreme ? kExtreme : kJoined;
-    waits = std::max(waits, ((sums ? joined : light ? kValue : kRoot) +
-                             (functions ? kFunction : 0)) / visits);
+    waits = std::max(waits, (sums ? joined : light ? kValue : kRoot) + (functions ? kFunction : 0));
+    once = once || visits > 1;
   }
   return waits * r_.cycle;
 }

@@ -91,7 +91,8 @@ std::optional<Product> product_of(const Workload& w, OpId id,
       if (!in_out && in_a && in_b) pick(p.depth);
     }
     if (p.columns < 0 || p.depth < 0) continue;
-    if (p.window && !on_gpu && !lies_along(w, b, op.loops[static_cast<std::size_t>(p.columns)])) continue;
+    if (p.window && !on_gpu && !lies_along(w, b, op.loops[static_cast<std::size_t>(p.columns)]))
+      continue;
     const std::int64_t size = most(p.columns) * most(p.rows);
     if (size > best_size) best_size = size, best = p;
   }

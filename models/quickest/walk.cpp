@@ -171,10 +171,10 @@ class Walk {
     const auto fixed = fixed_.find(b);
     const auto use = std::ranges::find(n.writes, b, &OutputUse::buffer);
     const std::size_t before = object_of(b);
-    if (!places_.decide(n, b,
-                        fixed != fixed_.end() ? fixed->second
-                                              : write_box(s_, k_, n.op, use->output, ranges),
-                        ranges))
+    if (!places_.decide(
+            n, b,
+            fixed != fixed_.end() ? fixed->second : write_box(s_, k_, n.op, use->output, ranges),
+            ranges))
       return false;
     writers_[b] = id;
     written_[object_of(b)] = true;
@@ -203,7 +203,8 @@ class Walk {
     for (const Work& p : parts) {
       sum_of.arithmetic += p.arithmetic, sum_of.packing += p.packing, sum_of.begun += p.begun;
       sum_of.waiting += sum_of.waits > 0 ? p.arithmetic : p.waiting;
-      sum_of.waits += p.waits;
+      sum_of.waits += p.waits, sum_of.once += p.once;
+      sum_of.once_stored = sum_of.once_stored || p.once_stored;
       sum_of.in_turn += sum_of.in_turn > 0 ? p.arithmetic + p.waits : p.in_turn;
       for (std::size_t o = 0; o < objects_; ++o)
         sum_of.foot[o] = std::max(sum_of.foot[o], p.foot[o]);
@@ -292,6 +293,7 @@ class Walk {
     }
     see_waits(body.part);
     Visit all{.part = repeated(std::move(body.part), n, entry_foot(id, ranges))};
+    pass_on(all.part);
     for (Pending& p : body.loads) {
       // One buffer holds one tile: what a loop further in has replaced is loaded again.
       // In what threads share, each iteration has buffers of its own.
@@ -311,16 +313,22 @@ class Walk {
     return all;
   }
 
-  /// Of one of many iterations: while it waits, the next are worked on as far as the processor looks
-  /// ahead.
+  /// Of one of many iterations: while it waits, the next are worked on as far as the processor
+  /// looks ahead.
   void see_waits(Work& one) const {
     constexpr double kScheduled = 0.5;  // of what is under way, operations that wait for others
     const double ahead = instructions_ahead(r_) * r_.light;
-    const double seen =
-        std::min(1.0, std::max(one.arithmetic, one.waiting / kScheduled) / ahead);
-    one.arithmetic =
-        std::max({one.arithmetic, seen * (one.arithmetic + one.waits), one.in_turn});
+    const double seen = std::min(1.0, std::max(one.arithmetic, one.waiting / kScheduled) / ahead);
+    one.arithmetic = std::max({one.arithmetic, seen * (one.arithmetic + one.waits), one.in_turn});
     one.waits = one.in_turn = one.waiting = 0;
+  }
+
+  /// What all iterations of a loop have waited for once is a wait of the loop around it.
+  static void pass_on(Work& loop) {
+    if (loop.once <= 0) return;
+    loop.waits = loop.once, loop.waiting = loop.arithmetic;
+    if (loop.once_stored) loop.in_turn = loop.arithmetic + loop.waits;
+    loop.once = 0, loop.once_stored = false;
   }
 
   /// Of the loop that threads share: what its iterations all touch, which every thread brings for
@@ -420,8 +428,7 @@ class Walk {
   bool reduces(NodeId compute, NodeId loop) const {
     const OpId op = k_.node(compute).op;
     return std::ranges::any_of(k_.node(loop).cuts, [&](const OpLoop& c) {
-      return c.op == op &&
-             w_.is_reduction(op, w_.op(op).loops[static_cast<std::size_t>(c.local)]);
+      return c.op == op && w_.is_reduction(op, w_.op(op).loops[static_cast<std::size_t>(c.local)]);
     });
   }
 
@@ -504,8 +511,7 @@ class Walk {
     for (const OutputUse& use : n.writes) {
       const Buffer& b = k_.buffer(use.buffer);
       if (has_array(id, use.buffer, ranges) && !b.fixed_at.valid())
-        v.loads.push_back(
-            copied_home(id, use.buffer, write_box(s_, k_, n.op, use.output, ranges)));
+        v.loads.push_back(copied_home(id, use.buffer, write_box(s_, k_, n.op, use.output, ranges)));
       // Bytes that lie in place are rounded by the vectors that store them.
       if (!Places::leaves(b) || !places_.converted(b.tensor) || places_.in_place(use.buffer))
         continue;
@@ -557,10 +563,14 @@ class Walk {
     if (!product) {
       read_apart(n, compute, p);
       const Waits waits = compute.waits(registers_, *seconds);
-      p.waits = waits.seconds;
-      if (p.waits > 0) p.waiting = p.arithmetic;
-      p.arithmetic += waits.stored;
-      if (waits.stored > 0) p.in_turn = p.waits + p.arithmetic;
+      if (waits.once) {
+        p.once = waits.seconds + waits.stored, p.once_stored = waits.stored > 0;
+      } else {
+        p.waits = waits.seconds;
+        if (p.waits > 0) p.waiting = p.arithmetic;
+        p.arithmetic += waits.stored;
+        if (waits.stored > 0) p.in_turn = p.waits + p.arithmetic;
+      }
     }
     return p;
   }
@@ -637,6 +647,9 @@ class Walk {
     block.foot[b] += brought;
     block.foot[c] += whole.foot[c] / times / (groups * panels);
     stream(block);
+    // A load of parts of two lines waits for both, though its neighbour has asked for one of them.
+    if (!block.moved.empty() && !places_.packed_once({n.op, x.right}))
+      block.moved.front()[b] = of_panel * compute.lines_of_vector(x);
     Objects panel(objects_, 0.0), part(objects_, 0.0), all(objects_, 0.0);
     panel[a] += whole.foot[a] / times / blocks, panel[b] += brought;
     panel[c] += whole.foot[c] / times / panels;
@@ -773,9 +786,9 @@ class Walk {
   InRegisters registers_;
   std::set<LoopId> joined_;  ///< whose iterations are not alike
   std::vector<lowering::HiddenColumns> hidden_;
-  std::vector<Interval> visible_;  ///< by hidden_: of the rows at hand
-  std::vector<double> tile_;       ///< by buffer: bytes of its largest tile so far
-  std::map<BufferId, Box> fixed_;  ///< tiles of what is written home, as they stand now
+  std::vector<Interval> visible_;       ///< by hidden_: of the rows at hand
+  std::vector<double> tile_;            ///< by buffer: bytes of its largest tile so far
+  std::map<BufferId, Box> fixed_;       ///< tiles of what is written home, as they stand now
   std::map<BufferId, NodeId> writers_;  ///< of arrays that are copied home
   std::map<BufferId, std::int64_t>
       stored_rows_;                ///< of another type at home: elements of a tile's row

@@ -19,6 +19,8 @@ struct Work {
   /// passes beside that (0: none waits so).
   double waits = 0, in_turn = 0;
   double waiting = 0;           ///< of the arithmetic, what comes after the first wait
+  double once = 0;              ///< of such waits, those of all iterations of the loop around
+  bool once_stored = false;     ///< one of these is for what was stored by parts
   Objects foot;                 ///< bytes that it touches, whole lines
   std::vector<Objects> moved;   ///< by cache: bytes that come in
   std::vector<Objects> copied;  ///< by cache: bytes that loads bring in, beside `moved`
@@ -31,6 +33,7 @@ inline void average(Work& middle, const Work& last, double n) {
   mean(middle.packing, last.packing), mean(middle.begun, last.begun);
   mean(middle.waits, last.waits), mean(middle.in_turn, last.in_turn);
   mean(middle.waiting, last.waiting);
+  middle.once = std::max(middle.once, last.once);
   for (std::size_t c = 0; c < middle.moved.size(); ++c)
     for (std::size_t o = 0; o < middle.foot.size(); ++o) mean(middle.moved[c][o], last.moved[c][o]);
 }
