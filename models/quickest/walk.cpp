@@ -648,7 +648,10 @@ class Walk {
     block.foot[c] += whole.foot[c] / times / (groups * panels);
     stream(block);
     // A load of parts of two lines waits for both, though its neighbour has asked for one of them.
-    if (!block.moved.empty() && !places_.packed_once({n.op, x.right}))
+    // Groups of rows after the first find panels that were kept, whose rows are lines.
+    const ReadRef right{n.op, x.right};
+    if (!block.moved.empty() && !places_.packed_once(right) &&
+        (groups <= 1 || !places_.keeps_panels(right, ranges)))
       block.moved.front()[b] = of_panel * compute.lines_of_vector(x);
     Objects panel(objects_, 0.0), part(objects_, 0.0), all(objects_, 0.0);
     panel[a] += whole.foot[a] / times / blocks, panel[b] += brought;
