@@ -90,7 +90,7 @@ TEST(PriceOfTiles, RowsPassBesideOneAnother) {
   };
   const char* each = "r/1 ( C.sq C.sum C.root C.norm )";
   const char* many = "r/16 ( C.sq C.sum C.root C.norm )";
-  EXPECT_LT(row(32, each), 30);
+  EXPECT_LT(row(32, each), 50);  // with the bytes of a first run
   EXPECT_LT(row(192, each), 1.5 * row(192, many));
   // Two rows' sums are stored one by one and read together, which nothing passes beside.
   EXPECT_GT(row(32, "r/2 ( C.sq C.sum C.root C.norm )"), 1.2 * row(32, each));
