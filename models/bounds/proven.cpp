@@ -343,9 +343,11 @@ Proven proven(const Workload& w, Bytes capacity, Freedom freedom) {
       best.raise(least + gain.words, gain.is);
     }
   }
-  // Words are whole; the factor is for rounding in the sums above.
-  const double words = std::ceil(best.words * (1 - 1e-12));
-  const double bytes = words * static_cast<double>(word);
+  // Elements are whole, of the smallest type at least; the factor is for rounding in the sums
+  // above.
+  const auto unit = static_cast<double>(smallest);
+  const double bytes =
+      std::ceil(best.words * static_cast<double>(word) / unit * (1 - 1e-12)) * unit;
   if (bytes >= 9e18) return {compulsory, kCompulsory};
   return {std::max(compulsory, Bytes(static_cast<std::int64_t>(bytes))), best.is};
 }

@@ -190,6 +190,16 @@ TEST(Proven, MaskedAttentionIsCompulsory) {
   EXPECT_EQ(bounds::proven(*w, Bytes(256)).bytes, w->compulsory_bytes());
 }
 
+/// Bytes of a mask need not be a whole number of the products' words.
+TEST(Proven, BytesAreNotRoundedToWordsOfAnotherType) {
+  const Workload w = workload_from_yaml(
+      "loops: {m: 5, n: 3, k: 8}\ndtypes: {mask: i8}\noperators:\n"
+      "  - \"P[m,n] += A[m,k] * B[k,n]\"\n  - \"Q[m,n] = select(mask[m,n], 0, P[m,n])\"\n",
+      "test");
+  EXPECT_EQ(w.compulsory_bytes().value % 4, 3);
+  EXPECT_EQ(bounds::proven(w, Bytes(1 << 20)).bytes, w.compulsory_bytes());
+}
+
 /// Three products of one input are one product with all their columns.
 TEST(Proven, ProductsOfOneInput) {
   const auto three = of("m: 40, k: 30, n: 20",
