@@ -8,6 +8,7 @@ import onnxruntime
 from onnx import TensorProto, helper
 
 from onnx_builder import Case
+from onnx_more_graph_cases import MoreOperators, Refused
 
 MOST = 4000  # elements of a value
 FAR = 2e-3   # from a jump
@@ -17,15 +18,12 @@ JUMPS = "Floor Ceil Round Sign".split()
 REDUCE = "ReduceSum ReduceMean ReduceMax ReduceMin ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSumExp ReduceProd".split()
 
 
-class Refused(Exception):
-    """A node that cannot be drawn for these operands."""
-
-
-class Drawn(Case):
+class Drawn(MoreOperators, Case):
     """A graph with the values that onnxruntime gives each of its names."""
 
     def __init__(self, seed):
-        super().__init__(numpy.random.default_rng(seed), opset=21)
+        super().__init__(numpy.random.default_rng(seed))
+        self.opset = self.pick(21, 23)
         self.values = {}
         self.made = []  # names that nodes may read
         self.read = set()
