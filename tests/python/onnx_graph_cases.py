@@ -8,7 +8,6 @@ import onnxruntime
 from onnx import TensorProto, helper
 
 from onnx_builder import Case
-from onnx_more_graph_cases import MoreOperators, Refused
 
 MOST = 4000  # elements of a value
 FAR = 2e-3   # from a jump
@@ -18,12 +17,15 @@ JUMPS = "Floor Ceil Round Sign".split()
 REDUCE = "ReduceSum ReduceMean ReduceMax ReduceMin ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSumExp ReduceProd".split()
 
 
-class Drawn(MoreOperators, Case):
+class Refused(Exception):
+    """A node that cannot be drawn for these operands."""
+
+
+class Drawn(Case):
     """A graph with the values that onnxruntime gives each of its names."""
 
     def __init__(self, seed):
-        super().__init__(numpy.random.default_rng(seed))
-        self.opset = self.pick(21, 23)
+        super().__init__(numpy.random.default_rng(seed), opset=21)
         self.values = {}
         self.made = []  # names that nodes may read
         self.read = set()
@@ -110,6 +112,8 @@ class Drawn(MoreOperators, Case):
                 return kinds[self.integer(0, len(kinds) - 1)]()
             except Refused:
                 del self.nodes[nodes:]
+                there = {i.name for i in self.inputs}.union(*(n.output for n in self.nodes))
+                self.made = [name for name in self.made if name in there]
         return None
 
     def draw_one(self):
@@ -492,8 +496,8 @@ def broadcasts_batches(a, b):
     return all(x == y or 1 in (x, y) for x, y in zip(a[:-2][::-1], b[:-2][::-1]))
 
 
-def drawn(seed, nodes):
-    case = Drawn([seed, nodes])
+def drawn(seed, nodes, cases=Drawn):
+    case = cases([seed, nodes])
     for _ in range(case.integer(max(1, nodes // 3), nodes)):
         case.step()
     model = case.finish()

@@ -3,13 +3,23 @@
 import numpy
 from onnx import TensorProto, helper
 
-
-class Refused(Exception):
-    """A node that cannot be drawn for these operands."""
+from onnx_graph_cases import Drawn, Refused
 
 
-class MoreOperators:
-    """Steps of `Drawn`, which has the values, the operands and `done`."""
+class DrawnOfMore(Drawn):
+    """Files of two versions, of which some inputs are repeated by views."""
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.opset = self.pick(21, 23)
+
+    def given(self, shape):
+        few = [1 if self.rng.random() < 0.5 else d for d in shape]
+        if few == list(shape) or self.rng.random() > 0.2:
+            return super().given(shape)
+        name = self.node("Expand", [super().given(few), self.integers(shape)])
+        self.made.append(name)
+        return name
 
     def draw_scatter_nd(self):
         x = self.of_rank(1)
@@ -47,6 +57,11 @@ class MoreOperators:
         op = self.pick("Conv", "Conv", "ConvTranspose", "ConvTranspose", "MaxPool", "AveragePool", "LpPool")
         if self.integer(0, 3) == 0:
             how["auto_pad"] = self.pick("SAME_UPPER", "SAME_LOWER", "VALID")
+            # onnxruntime's padding leaves dilations of pools out, and makes images of larger steps than windows smaller.
+            if op.endswith("Pool"):
+                how["dilations"] = [1 for _ in kernel]
+            if op == "ConvTranspose":
+                how["strides"] = [min(s, d * (k - 1) + 1) for s, d, k in zip(how["strides"], how["dilations"], kernel)]
         elif op == "Conv" or self.integer(0, 1):
             # Pools have no window of padding alone.
             how["pads"] = [self.integer(0, 2 if op.startswith("Conv") else max(0, k - 1)) for k in kernel * 2]
@@ -74,7 +89,9 @@ class MoreOperators:
         axes = sorted(self.rng.choice(v.ndim, self.integer(1, min(2, v.ndim)), replace=False).tolist())
         mode = self.pick("linear", "nearest", "cubic")
         way = self.pick("half_pixel", "asymmetric", "align_corners", "half_pixel_symmetric", "tf_crop_and_resize")
-        roi = self.constant(numpy.float32([self.pick(0.0, 0.1, 0.3) for _ in axes] + [self.pick(1.0, 0.8, 0.9) for _ in axes]))
+        # Where a part that does not begin at 0 ends at 1, rounding decides whether its end is outside.
+        parts = [self.pick((0.0, 1.0), (0.1, 0.8), (0.3, 0.9)) for _ in axes]
+        roi = self.constant(numpy.float32([first for first, _ in parts] + [last for _, last in parts]))
         how = {"axes": axes, "mode": mode, "coordinate_transformation_mode": way}
         if mode == "nearest":
             if way not in ("asymmetric",):
@@ -86,8 +103,12 @@ class MoreOperators:
             how["antialias"] = 1
         if way == "tf_crop_and_resize":
             how["extrapolation_value"] = 0.5
-        if self.integer(0, 1):
-            return self.done(self.node("Resize", [x, roi, "", self.integers([self.integer(1, 2 * v.shape[a] + 1) for a in axes])], **how))
+        # Beside tests of the onnx package, onnxruntime takes the size of the result for scale times size, and scales of 1 for a copy.
+        if way in ("align_corners", "tf_crop_and_resize") or self.integer(0, 1):
+            sizes = [self.integer(1, 2 * v.shape[a] + 1) for a in axes]
+            if way == "tf_crop_and_resize" and any(n == v.shape[a] for n, a in zip(sizes, axes)):
+                raise Refused("a scale of 1")
+            return self.done(self.node("Resize", [x, roi, "", self.integers(sizes)], **how))
         self.done(self.node("Resize", [x, roi, self.constant(numpy.float32([self.pick(0.5, 1.0, 1.5, 2.0, 2.6, 3.0) for _ in axes]))], **how))
 
     def draw_einsum_of_any(self):

@@ -1,5 +1,5 @@
 """PyTorch's own samples of its operators (`op_db`), by torch.compile(backend="tilewright") and by eager PyTorch: results and
-gradients, of inputs as they are and of inputs whose elements lie apart. Prints what is off or raises, what is left to PyTorch, then
+gradients, of inputs as they are, of inputs whose elements lie apart, and of some with NaN, infinities and zeros. Prints what is off or raises, what is left to PyTorch, then
 counts. Needs PyTorch with what its tests need (expecttest).
 
     PYTHONPATH=tests/python python3 tests/python/torch_samples.py [--seeds 0:100] [--seconds 600] [--only conv,pool] [--verbose]
@@ -23,7 +23,7 @@ LEFT_OUT = ("linalg.", "sparse", "masked.", "fft.", "_segment", "special.", "tor
             "unique", "multinomial", "normal", "rand", "uniform", "bernoulli", "cauchy", "geometric", "exponential", "dropout", "cholesky", "stft")
 
 
-def drawn(seed, only):
+def drawn(seed, only, way=""):
     """(name, its operator, its sample, how it is called), or None"""
     rng = random.Random(f"{seed} sample")
     torch.manual_seed(seed)
@@ -42,7 +42,8 @@ def drawn(seed, only):
     if not samples:
         return None
     sample = rng.choice(samples)
-    how = rng.choice(["as it is", "as it is", "gradients", "gradients", "apart", "dynamic"])
+    how = rng.choice(["as it is", "as it is", "gradients", "gradients", "apart", "dynamic", "special"])
+    how = way or how
     return f"{op.name} {str(dtype).split('.')[1]} {how}", op, sample, how
 
 
@@ -57,11 +58,24 @@ def apart(x):
     return torch.stack([x.detach(), torch.zeros_like(x)], -1)[..., 0] if x.dim() % 2 else x.detach().transpose(0, -1).contiguous().transpose(0, -1)
 
 
+def special(x):
+    """With NaN, infinities, zeros and large numbers here and there."""
+    if not isinstance(x, torch.Tensor) or not x.is_floating_point() or not x.numel():
+        return x
+    x = x.detach().clone().contiguous()
+    values = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1.0, torch.finfo(x.dtype).max, 1e-30], dtype=x.dtype)
+    at = torch.rand(x.numel(), generator=torch.Generator().manual_seed(x.numel())) < .3
+    x.view(-1)[at] = values[torch.arange(int(at.sum())) % len(values)]
+    return x
+
+
 def called(op, sample, how, compiled):
     """(results, gradients)"""
     arguments = (sample.input, sample.args, sample.kwargs)
     if how == "apart":
         arguments = _pytree.tree_map(apart, arguments)
+    elif how == "special":
+        arguments = _pytree.tree_map(special, arguments)
     else:
         arguments = _pytree.tree_map(lambda x: x.detach().clone() if isinstance(x, torch.Tensor) else x, arguments)
     given = [x for x in tensors_of(arguments) if x.is_floating_point()]
@@ -85,13 +99,13 @@ def called(op, sample, how, compiled):
     return results, [x.grad for x in given if how == "gradients"]
 
 
-def tried(seed, only):
+def tried(seed, only, way=""):
     """(name, "right" | "wrong" | "raises" | "not drawn", why, reports)"""
     from tilewright.pytorch import backend
     torch._dynamo.reset()
     backend.clear_reports()
     try:
-        case = drawn(seed, only)
+        case = drawn(seed, only, way)
         if case is None:
             return "", "not drawn", "", []
         name, op, sample, how = case
@@ -124,6 +138,7 @@ def main():
     ask.add_argument("--seeds", default="0:100")
     ask.add_argument("--seconds", type=float, default=600)
     ask.add_argument("--only", default="", help="parts of operators' names")
+    ask.add_argument("--how", default="", help="that way alone")
     ask.add_argument("--verbose", action="store_true")
     how = ask.parse_args()
     warnings.filterwarnings("ignore")
@@ -132,7 +147,7 @@ def main():
     for seed in range(begin, end):
         if time.monotonic() - start > how.seconds:
             break
-        name, what, why, reports = tried(seed, [w for w in how.only.split(",") if w])
+        name, what, why, reports = tried(seed, [w for w in how.only.split(",") if w], how.how)
         counts[what] += 1
         counts["programs"] += sum(len(r.programs) for r in reports)
         counts["with a program"] += any(r.programs for r in reports)

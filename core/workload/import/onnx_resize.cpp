@@ -95,7 +95,8 @@ class Resizing {
       Resized a{.in = n_.at(0).shape[dims[i]]};
       const bool sized = sizes.size() == count;
       a.scale = sized ? static_cast<double>(sizes[i]) / static_cast<double>(a.in) : scales[i];
-      const double many = std::floor(static_cast<double>(a.in) * a.scale + 1e-9);
+      // Scales are f32, and so is the product that is cut off: 5 times 2.6 are 13 elements.
+      const double many = std::floor(static_cast<float>(a.in) * static_cast<float>(a.scale));
       a.out = sized ? sizes[i] : many >= 1 && many < 0x1p24 ? static_cast<std::int64_t>(many) : 0;
       if (crops()) a.from = crop[i], a.to = crop[i + count];
       axes.push_back(a);
