@@ -7,8 +7,8 @@ refused by an InputError; prints how many were, and what else came.
 
 With --keep every model is written there, too (with --tilewright those that are not right): build/tilewright or
 out/fuzz/tests/fuzz/fuzz_onnx reads them. With --tilewright each file is given to that command in a process of its own, a fifth of them cut off or with other bytes too. It has --processor
-seconds and --memory GiB (0: as much as there is, as sanitizers need), and must end with status 0, or 2 and one line (of `import`,
-a line for each node)."""
+seconds and --memory GiB (0: as much as there is, as sanitizers need), and must end with status 0, with 2 and one line (of `import`, a
+line for each node), or with 3 where there is no plan, but never with kernels that no compiler takes."""
 
 import argparse
 import collections
@@ -273,7 +273,7 @@ def command(how, path):
         process.returncode = os.waitstatus_to_exitcode(status)
     lines, seconds, gib = said.strip().splitlines(), used.ru_utime + used.ru_stime, used.ru_maxrss / 2**20
     last = lines[-1][:300] if lines else ""
-    if process.returncode not in (0, 2):
+    if process.returncode not in (0, 2, 3) or "cannot be built" in said:
         return "failed", f"status {process.returncode}: {last}"
     if "ERROR: AddressSanitizer" in said or "runtime error" in said or "internal" in said or "more memory than there is" in said:
         return "failed", last
@@ -283,6 +283,8 @@ def command(how, path):
         return "failed", f"{seconds:.0f} s: {last}"
     if process.returncode == 0:
         return "taken", ""
+    if process.returncode == 3:
+        return "no answer", ""
     named = bool(lines) and "cannot be imported" in lines[0]
     if len(lines) != 1 and not named:
         return "more lines", f"{len(lines)} lines: {' / '.join(lines)[:300]}"
