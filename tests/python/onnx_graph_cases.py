@@ -309,6 +309,8 @@ class Drawn(Case):
         if op == "MeanVarianceNormalization":
             if v.ndim != 4 or v.size // v.shape[1] < 4:
                 raise Refused("no image")
+            if v.std((0, 2, 3)).min() < 1e-3:
+                raise Refused("rounding alone")
             return self.done(self.node(op, [x]))
         if op == "LayerNormalization":
             if v.shape[-1] < 3:

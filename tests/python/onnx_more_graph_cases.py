@@ -36,6 +36,23 @@ class DrawnOfMore(Drawn):
         more = {"reduction": self.pick("none", "add", "mul", "max", "min")}
         self.done(self.node("ScatterND", [x, self.constant(at.astype(numpy.int64)), self.weight([*lead, *v.shape[r:]])], **more))
 
+    def draw_scatter_at_computed(self):
+        """Places may be written several times: the last update stays."""
+        x = self.of_rank(1, 3)
+        v = self.values[x]
+        axis = self.integer(0, v.ndim - 1)
+        shape = list(v.shape)
+        shape[axis] = self.integer(1, v.shape[axis])
+        places = self.node("Mul", [self.weight(shape), self.constant(numpy.float32(v.shape[axis]))])
+        other = self.of_rank(1)
+        few = self.node("ReduceMax", [other], keepdims=0)  # what is known while running
+        if abs(float(self.values[few])) > 5 or not self.far(self.values[places] + self.values[few]):
+            raise Refused("near a jump")
+        places = self.node("Clip", [self.node("Add", [places, few]), self.constant(numpy.float32(-v.shape[axis])),
+                                    self.constant(numpy.float32(v.shape[axis] - 1))])
+        at = self.node("Cast", [self.node("Floor", [places])], to=TensorProto.INT64)
+        self.done(self.node("ScatterElements", [x, at, self.weight(shape)], axis=axis))
+
     def draw_gather_nd(self):
         x = self.of_rank(1)
         v = self.values[x]

@@ -307,6 +307,28 @@ def test_sums_over_what_operands_repeat(equation, shapes, tmp_path):
     assert_as_onnxruntime(nodes, constants, values, tmp_path)
 
 
+@pytest.mark.parametrize("op", ["ScatterElements", "ScatterND"])
+@pytest.mark.parametrize("updates", ["different", "alike", "one"])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_the_last_of_several_updates_stays(op, updates, rows, tmp_path):
+    """Places that are computed, some of them twice."""
+    places = [[1.0, 4.0, 1.0, -1.0, 4.0]] * rows if op == "ScatterElements" else [[1.0], [4.0], [1.0], [-1.0], [4.0]]
+    values = {"x": numpy.arange(6 * rows, dtype="f4").reshape((rows, 6) if op == "ScatterElements" else (6, rows)),
+              "at": numpy.float32(places)}
+    shape = (rows, 5) if op == "ScatterElements" else (5, rows)
+    if updates == "one":
+        if op == "ScatterND":
+            values["at"], shape = values["at"][:1], (1, rows)
+        else:
+            values["at"], shape = values["at"][:, :1], (rows, 1)
+    constants = [onnx.numpy_helper.from_array(numpy.full(shape, 7, "f4"), "u")] if updates == "alike" else []
+    if updates != "alike":
+        values["u"] = numpy.random.default_rng(3).uniform(-1, 1, shape).astype("f4")
+    nodes = [onnx.helper.make_node("Cast", ["at"], ["places"], to=onnx.TensorProto.INT64),
+             onnx.helper.make_node(op, ["x", "places", "u"], ["y"], **({"axis": 1} if op == "ScatterElements" else {}))]
+    assert_as_onnxruntime(nodes, constants, values, tmp_path)
+
+
 @pytest.mark.parametrize("op", ["Equal", "LessOrEqual", "GreaterOrEqual", "Less", "Greater"])
 @pytest.mark.parametrize("other", ["itself", "another", 2.0, -3.0, 0.0, float("inf"), -float("inf"), float("nan"), 3e38])
 def test_nothing_is_nan(op, other, tmp_path):
