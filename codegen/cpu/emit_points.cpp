@@ -234,7 +234,8 @@ class KernelEmitter::Points : PointText {
     if (!row.empty()) {
       e_.out_.line("const int64_t before = before_vector(" + row + ", " + high + " - " + p + ");");
       e_.out_.open("if (before > 0)");
-      e_.out_.line("const Lanes lanes = first_lanes(before);");
+      e_.out_.line("const int64_t count = before;");
+      e_.out_.line("const Lanes lanes = first_lanes(count);");
       body(Width::part);
       e_.out_.line(p + " += before;");
       e_.out_.close();

@@ -151,7 +151,7 @@ def _function(record):
 
 def _one(verb, name, **options):
     """The answer about one subject of a verb that otherwise lists all."""
-    if name is None or name == "":
+    if name is None or (isinstance(name, str) and not name):
         raise InputError(f"{verb[:-1]}: {name!r} is no name; accepted: what tilewright.{verb}() lists, or the path of a file")
     return _ask(verb, {"subject": name, **options}, False)
 

@@ -1,10 +1,12 @@
-// Outputs that are written past the caches: which ones, and that they are right wherever rows begin.
+// Outputs that are written past the caches: which ones, and that they are right wherever rows
+// begin.
+#include "core/lowering/past_caches.h"
+
 #include <gtest/gtest.h>
 
 #include <optional>
 #include <random>
 
-#include "core/lowering/past_caches.h"
 #include "tests/codegen/kernel_support.h"
 #include "tests/support/worked.h"
 
@@ -109,6 +111,23 @@ TEST(PastCaches, RowsBeginAnywhere) {
                                          "  - \"Z[m,n] = X[m,n] * b[n]\"\noutputs: [Y, Z]\n",
                                      "m n ( C.Y C.Z )", tiles + ",n=" + drawn(9, 33), "cache:4K/8");
     EXPECT_TRUE(says(check<double>(cut, 1e-12), "store_past(&")) << n;
+  }
+}
+
+// Vectors of every second and third element are put together of those that lie there.
+TEST(PastCaches, RowsThatAreReadInSteps) {
+  for (const int step : {2, 3}) {
+    const std::string by = std::to_string(step);
+    const Schedule s = schedule_of(
+        "name: t\ndtype: f32\nloops: {m: 40, n: 45, k: " + std::to_string(44 * step + 2) +
+            "}\ntensors: {X: [m, k], T: [m, k]}\noperators:\n"
+            "  - \"T[m,k] = relu(X[m,k])\"\n"
+            "  - \"Y[m,n] = T[m," +
+            by + "*n+1]\"\n",
+        "m ( C.T C.Y )", "m=7", "cache:4K/8");
+    const auto text = check<float>(s, 1e-5);
+    EXPECT_TRUE(says(text, "= before_vector(")) << step;
+    EXPECT_TRUE(says(text, "between<" + by + ">(")) << step;
   }
 }
 

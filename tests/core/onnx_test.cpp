@@ -268,6 +268,52 @@ TEST_F(Onnx, AnAxisThatIsTooLongToCountIsRefused) {
   }
 }
 
+// Each would be a list of as many places, or as many weights.
+TEST_F(Onnx, AnAxisThatIsTooLongToReadByPlacesIsRefused) {
+  const std::int64_t most = std::int64_t{1} << 22;
+  const auto text = [](const std::string& name, const std::string& says) {
+    std::string out;
+    pbf_writer w(out);
+    w.add_string(1, name);
+    w.add_bytes(4, says);
+    w.add_int32(20, 3);
+    return out;
+  };
+  for (const std::int64_t size : {most - 1, most, std::int64_t{1} << 40}) {
+    const Graph padded{.nodes = {node("Pad", {"x", "pads"}, {"y"}, {text("mode", "reflect")})},
+                       .tensors = {integers("pads", {4}, {0, 0, 0, 1})},
+                       .inputs = {value("x", {3, size})},
+                       .outputs = {value("y", {3, size + 1})}};
+    const Graph smaller{.nodes = {node("Resize", {"x", "", "", "sizes"}, {"y"},
+                                       {text("mode", "linear"), attribute_int("antialias", 1)})},
+                        .tensors = {integers("sizes", {2}, {3, 2})},
+                        .inputs = {value("x", {3, size})},
+                        .outputs = {value("y", {3, 2})}};
+    if (size < most) {
+      EXPECT_EQ(import(padded).workload.find_tensor("y").has_value(), true);
+    } else {
+      EXPECT_THAT(error(padded), HasSubstr("padding by reflect of more than 4194304 elements"));
+    }
+    EXPECT_THAT(error(smaller), HasSubstr("a matrix of weights that is too large"));
+  }
+  const Graph larger{.nodes = {node("Resize", {"x", "", "", "sizes"}, {"y"})},
+                     .tensors = {integers("sizes", {1}, {most + 1})},
+                     .inputs = {value("x", {3})},
+                     .outputs = {value("y", {most + 1})}};
+  EXPECT_THAT(error(larger), HasSubstr("an axis of 4194305 elements, not of 1 to 4194304"));
+}
+
+TEST_F(Onnx, ARecurrentLayerThatHasNoCellHasTwoOutputs) {
+  for (const char* op : {"GRU", "RNN"}) {
+    const std::int64_t rows = op == std::string("GRU") ? 3 : 1;
+    const Graph g{
+        .nodes = {node(op, {"x", "w", "r"}, {"y", "h", "more"})},
+        .inputs = {value("x", {2, 1, 1}), value("w", {1, rows, 1}), value("r", {1, rows, 1})},
+        .outputs = {value("more", {1, 1, 1})}};
+    EXPECT_THAT(error(g), HasSubstr("a third output")) << op;
+  }
+}
+
 TEST_F(Onnx, EveryNodeThatIsNotSupportedIsNamed) {
   Graph g = product();
   g.nodes = {node("NonZero", {"x"}, {"most"}), node("MatMul", {"x", "w"}, {"product"}),

@@ -22,6 +22,7 @@ import onnx
 
 import tilewright
 from onnx_graph_cases import drawn
+from onnx_more_graph_cases import DrawnOfMore
 from tilewright import _tilewright, reference
 
 
@@ -85,7 +86,7 @@ def main():
         os.makedirs(how.keep, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(first, last):
-            model, case = drawn(seed, how.nodes)
+            model, case = drawn(seed, how.nodes, DrawnOfMore)
             if not model.graph.output:
                 continue
             path = os.path.join(how.keep or folder, f"graph_{seed}.onnx")

@@ -284,17 +284,90 @@ def test_attributes_that_nobody_reads_are_refused(tmp_path):
 )
 def test_windows_that_meet_the_padding_alone(image, kernel, how, tmp_path):
     """Convolutions of images of one row, some of whose windows lie beside it: their results are zero."""
-    import onnx_graphs
-
     random = numpy.random.default_rng(7)
     values = {"x": random.uniform(-1, 1, image).astype("f4"), "w": random.uniform(-1, 1, kernel).astype("f4")}
+    assert_as_onnxruntime([onnx.helper.make_node("Conv", ["x", "w"], ["y"], **how)], [], values, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "equation, shapes",
+    [("ab->b", [[4, 6]]), ("abc,ba->ab", [[5, 3, 4], [3, 5]]), ("ab,ab->a", [[4, 6], [4, 6]]), ("abc->", [[2, 3, 4]]),
+     ("ab,bc->c", [[4, 6], [6, 5]])],
+)
+def test_sums_over_what_operands_repeat(equation, shapes, tmp_path):
+    """A sum over a dimension along which nothing is stored counts as often as it is long."""
+    random = numpy.random.default_rng(3)
+    values, nodes, constants = {}, [], []
+    for i, shape in enumerate(shapes):
+        few = [1] * len(shape) if i == 0 else [1, *shape[1:]]
+        values[f"in_{i}"] = random.uniform(-1, 1, few).astype("f4")
+        constants.append(onnx.numpy_helper.from_array(numpy.asarray(shape, "i8"), f"shape_{i}"))
+        nodes.append(onnx.helper.make_node("Expand", [f"in_{i}", f"shape_{i}"], [f"x_{i}"]))
+    nodes.append(onnx.helper.make_node("Einsum", [f"x_{i}" for i in range(len(shapes))], ["y"], equation=equation))
+    assert_as_onnxruntime(nodes, constants, values, tmp_path)
+
+
+@pytest.mark.parametrize("op", ["ScatterElements", "ScatterND"])
+@pytest.mark.parametrize("updates", ["different", "alike", "one"])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_the_last_of_several_updates_stays(op, updates, rows, tmp_path):
+    """Places that are computed, some of them twice."""
+    places = [[1.0, 4.0, 1.0, -1.0, 4.0]] * rows if op == "ScatterElements" else [[1.0], [4.0], [1.0], [-1.0], [4.0]]
+    values = {"x": numpy.arange(6 * rows, dtype="f4").reshape((rows, 6) if op == "ScatterElements" else (6, rows)),
+              "at": numpy.float32(places)}
+    shape = (rows, 5) if op == "ScatterElements" else (5, rows)
+    if updates == "one":
+        if op == "ScatterND":
+            values["at"], shape = values["at"][:1], (1, rows)
+        else:
+            values["at"], shape = values["at"][:, :1], (rows, 1)
+    constants = [onnx.numpy_helper.from_array(numpy.full(shape, 7, "f4"), "u")] if updates == "alike" else []
+    if updates != "alike":
+        values["u"] = numpy.random.default_rng(3).uniform(-1, 1, shape).astype("f4")
+    nodes = [onnx.helper.make_node("Cast", ["at"], ["places"], to=onnx.TensorProto.INT64),
+             onnx.helper.make_node(op, ["x", "places", "u"], ["y"], **({"axis": 1} if op == "ScatterElements" else {}))]
+    assert_as_onnxruntime(nodes, constants, values, tmp_path)
+
+
+@pytest.mark.parametrize("op", ["Equal", "LessOrEqual", "GreaterOrEqual", "Less", "Greater"])
+@pytest.mark.parametrize("other", ["itself", "another", 2.0, -3.0, 0.0, float("inf"), -float("inf"), float("nan"), 3e38])
+def test_nothing_is_nan(op, other, tmp_path):
+    """Comparisons with NaN are false, whichever operand it is; infinities are equal to themselves."""
+    values = {"x": numpy.float32([0, 1, -1, 2, -3, 0]), "z": numpy.float32([0, 0, 0, 1, 1, 1]), "w": numpy.float32([1, 1, 0, 0, 0, 1])}
+    constants = [] if isinstance(other, str) else [onnx.numpy_helper.from_array(numpy.float32(other), "c")]
+    nodes = [onnx.helper.make_node("Div", ["x", "z"], ["v"])]  # NaN, infinities and numbers
+    if other == "another":
+        nodes.append(onnx.helper.make_node("Div", ["v", "w"], ["c"]))
+    right = "v" if other == "itself" else "c"
+    nodes += [onnx.helper.make_node(op, ["v", right], ["first"]), onnx.helper.make_node(op, [right, "v"], ["second"]),
+              onnx.helper.make_node("Cast", ["first"], ["a"], to=onnx.TensorProto.FLOAT),
+              onnx.helper.make_node("Cast", ["second"], ["b"], to=onnx.TensorProto.FLOAT),
+              onnx.helper.make_node("Concat", ["a", "b"], ["y"], axis=0)]
+    if other != "another":
+        del values["w"]
+    assert_as_onnxruntime(nodes, constants, values, tmp_path)
+
+
+@pytest.mark.parametrize("size, scale", [(5, 2.6), (10, 1.1), (3, 1 / 3), (7, 0.7), (30, 0.1)])
+def test_sizes_by_scales_are_of_f32(size, scale, tmp_path):
+    """In f64 5 times 2.6, which a file has as 2.59999990, are fewer than 13."""
+    constants = [onnx.numpy_helper.from_array(numpy.asarray([1, 1, scale], "f4"), "scales")]
+    nodes = [onnx.helper.make_node("Resize", ["x", "", "scales"], ["y"], mode="linear")]
+    values = {"x": numpy.random.default_rng(3).uniform(-1, 1, [1, 2, size]).astype("f4")}
+    assert_as_onnxruntime(nodes, constants, values, tmp_path)
+
+
+def assert_as_onnxruntime(nodes, constants, values, tmp_path):
+    """What the nodes make of these values is y."""
+    import onnx_graphs
+
     inputs = [onnx.helper.make_tensor_value_info(k, onnx.TensorProto.FLOAT, v.shape) for k, v in values.items()]
     outputs = [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)]
-    graph = onnx.helper.make_graph([onnx.helper.make_node("Conv", ["x", "w"], ["y"], **how)], "g", inputs, outputs)
+    graph = onnx.helper.make_graph(nodes, "g", inputs, outputs, constants)
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=8)
-    values["y"] = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, values)[0]
-    case = types.SimpleNamespace(values=values)
-    assert onnx_graphs.compared(model, case, str(tmp_path / "conv.onnx")) == ("right", "")
+    made = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, values)[0]
+    case = types.SimpleNamespace(values={**values, "y": made})
+    assert onnx_graphs.compared(model, case, str(tmp_path / "file.onnx")) == ("right", "")
 
 
 def test_layouts_of_later_versions(tmp_path):

@@ -237,6 +237,13 @@ def test_no_name_is_bad_input(of, name):
         of(name)
 
 
+@pytest.mark.parametrize("of", [tilewright.machine, tilewright.workload])
+def test_an_array_is_no_name(of):
+    numpy = pytest.importorskip("numpy")
+    with pytest.raises(tilewright.InputError, match="subject: "):
+        of(numpy.zeros((2, 2)))
+
+
 def test_errors_are_pickled():
     with pytest.raises(tilewright.InputError) as caught:
         tilewright.plan("gem-chain", MACHINE)

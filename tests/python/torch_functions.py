@@ -410,6 +410,7 @@ def main():
     ask.add_argument("--beside", default="aot_eager", help="a backend of PyTorch's that is asked where ours is off")
     how = ask.parse_args()
     warnings.filterwarnings("ignore")
+    torch._dynamo.config.recompile_limit = 64  # behind a break each step is a function of its own; past it they would be eager
     begin, end = map(int, how.seeds.split(":"))
     start, counts, left, wrong = time.monotonic(), collections.Counter(), collections.Counter(), collections.Counter()
     for seed in range(begin, end):

@@ -12,6 +12,9 @@ using Args = std::vector<Expr>;
 
 Expr opposite(Expr a) { return sub(number(1), std::move(a)); }
 
+/// A number is one that is below 1 or above 0.
+Expr is_number(const Expr& a) { return call("max", {lt(a, number(1)), lt(number(0), a)}); }
+
 /// log(1 + exp(x)) without overflow.
 Expr softplus(const Expr& x) {
   return add(call("relu", {x}),
@@ -172,13 +175,11 @@ void say_arc(NodeReader& n) {
   }
 }
 
-/// A number is one that is below 1 or above 0.
 void say_kind(NodeReader& n) {
   const bool up = n.integer("detect_positive", 1) != 0, down = n.integer("detect_negative", 1) != 0;
   const std::int32_t type = n.at(0).type;
   n.out[0] = n.b.map(n.name, kBool, {n.at(0)}, [&](const Args& a) -> Expr {
-    if (n.node.op == "IsNaN")
-      return opposite(call("max", {lt(a[0], number(1)), lt(number(0), a[0])}));
+    if (n.node.op == "IsNaN") return opposite(is_number(a[0]));
     const Expr over = lt(number(largest(type)), a[0]), under = lt(a[0], number(-largest(type)));
     if (!up && !down) return number(0);
     return !down ? over : !up ? under : call("max", {over, under});
@@ -274,17 +275,47 @@ void say_arithmetic(NodeReader& n) {
   n.out[0].nonnegative = (op == "Add" || op == "Mul") && n.at(0).nonnegative && n.at(1).nonnegative;
 }
 
+/// Whether an element may be NaN, as far as the file says.
+bool may_be_nan(const Value& v) {
+  constexpr std::int64_t kMostSeen = 65536;
+  if (!is_float(v.type)) return false;
+  if (v.uniform) return std::isnan(*v.uniform);
+  if (!v.literal || v.literal->missing() || elements_of(v.shape) > kMostSeen) return true;
+  return std::ranges::any_of(values_of(v), [](double x) { return std::isnan(x); });
+}
+
+/// 0 where one of the operands is NaN, which is neither below nor above another, else the opposite
+/// of `otherwise`: then the first operand is at most the second, or at least. `open`: which may be
+/// NaN.
+Expr holds_of_numbers(const Args& a, const std::vector<std::size_t>& open, const Expr& otherwise,
+                      bool at_most) {
+  if (open.empty()) return opposite(otherwise);
+  const Expr& x = a[open.front()];
+  if (open.size() == 2) return select(otherwise, number(0), is_number(call("max", {x, a[1]})));
+  // What is at most a constant is below one that is larger.
+  const auto c = constant(a[1 - open.front()]);
+  if (!c || !std::isfinite(*c)) return select(otherwise, number(0), is_number(x));
+  const double apart = std::fabs(*c) / 2 + 1;
+  return select(
+      otherwise, number(0),
+      at_most == (open.front() == 0) ? lt(x, number(*c + apart)) : lt(number(*c - apart), x));
+}
+
 void say_comparison(NodeReader& n) {
   const std::string& op = n.node.op;
+  std::vector<std::size_t> open;
+  if (op.ends_with("Equal"))
+    for (const std::size_t i : {0, 1})
+      if (may_be_nan(n.at(i))) open.push_back(i);
   n.out[0] = n.b.map(n.name, kBool, {n.at(0), second(n)}, [&](const Args& a) {
     if (op == "Less") return lt(a[0], a[1]);
     if (op == "Greater") return lt(a[1], a[0]);
-    if (op == "LessOrEqual") return opposite(lt(a[1], a[0]));
-    if (op == "GreaterOrEqual") return opposite(lt(a[0], a[1]));
+    if (op == "LessOrEqual") return holds_of_numbers(a, open, lt(a[1], a[0]), true);
+    if (op == "GreaterOrEqual") return holds_of_numbers(a, open, lt(a[0], a[1]), false);
     if (op == "And") return mul(a[0], a[1]);
     if (op == "Or") return call("max", {a[0], a[1]});
     if (op == "Xor") return call("abs", {sub(a[0], a[1])});
-    return opposite(call("max", {lt(a[0], a[1]), lt(a[1], a[0])}));  // Equal
+    return holds_of_numbers(a, open, call("max", {lt(a[0], a[1]), lt(a[1], a[0])}), true);  // Equal
   });
   n.out[0].nonnegative = true;
 }

@@ -10,7 +10,8 @@ namespace {
 
 using Args = std::vector<Expr>;
 
-constexpr std::int64_t kMostPlaces = std::int64_t{1} << 22;  // of a constant index tensor
+constexpr std::int64_t kMostPlaces = std::int64_t{1} << 22;   // of a constant index tensor
+constexpr std::int64_t kMostNumbers = std::int64_t{1} << 24;  // whole ones that f32 holds
 
 std::vector<double> numbers(const std::vector<std::int64_t>& list) {
   return {list.begin(), list.end()};
@@ -146,15 +147,24 @@ Way way_of(const NodeReader& n) {
   throw Unsupported{"a reduction " + way.name};
 }
 
-/// The data with what is written into it. `at_each(name, whether)`: an operator that combines the
-/// updates of each element, or says whether there are any.
-template <class AtEach>
-Value written_into(Builder& b, const std::string& name, const Value& data, const Way& way,
-                   const AtEach& at_each) {
-  const Value all = at_each(name + "_written", false);
-  if (way.name != "none")
+/// The data with what is written into it. `at_each(name, last)`: an operator that combines the
+/// updates of each element, or gives the number of the last one, from 1 on; 0: there is none.
+/// `taken(from)`: the update of each element by its number from 0 on.
+template <class AtEach, class Taken>
+Value written_into(Builder& b, const std::string& name, const Value& data, const Value& updates,
+                   const Way& way, const AtEach& at_each, const Taken& taken) {
+  if (way.name != "none") {
+    const Value all = at_each(name + "_written", false);
     return b.map(name, data.type, {data, all}, [&](const Args& a) { return way.with(a[0], a[1]); });
-  return b.map(name, data.type, {at_each(name + "_hit", true), all, data},
+  }
+  // Several updates of one element: the last one stays, as in onnxruntime and PyTorch.
+  const Value last = at_each(name + "_last", true);
+  Value update = Builder::uniform(data.type, data.shape, updates.uniform.value_or(0));
+  if (!updates.uniform)
+    update = taken(b.map(name + "_from", kInt64, {last}, [](const Args& a) {
+      return call("max", {sub(a[0], number(1)), number(0)});
+    }));
+  return b.map(name, data.type, {last, update, data},
                [](const Args& a) { return select(a[0], a[1], a[2]); });
 }
 
@@ -193,17 +203,17 @@ Value written(Builder& b, const std::string& name, const Value& data, const Inve
 Value compared(Builder& b, const std::string& name, const Value& data, const Value& flat,
                const Value& updates, const Way& way) {
   const std::int64_t places = data.shape[0], count = flat.shape[0], rest = data.shape[1];
-  if (places > kMostCompared / count ||
+  if (places > kMostCompared / count || count > kMostNumbers ||
       places * count > kMostCompared / std::max<std::int64_t>(1, rest))
     throw Unsupported{"computed places, of which too many would be compared"};
   const Value index = flat.uniform ? b.copied(name + "_indices", flat) : flat;
-  const auto at_each = [&](const std::string& of, bool whether) {
+  const auto at_each = [&](const std::string& of, bool last) {
     const Vars place = b.vars(places);
     std::vector<View> reads;
     Expr same = equal(b.operand(index, reads), b.index_of(place));
     std::vector<Vars> dims = {place, {}};
-    Expr value = number(1);
-    if (!whether) {
+    Expr value = add(b.index_of(reads[0].dims[0]), number(1));
+    if (!last) {
       value = b.operand(updates, reads);
       if (reads.size() > 1) {
         if (count > 1) b.demand_unified(reads[0], 0, reads[1], 0);
@@ -212,12 +222,15 @@ Value compared(Builder& b, const std::string& name, const Value& data, const Val
         dims[1] = b.vars(rest);
       }
     }
-    const Combine combine = whether ? Combine::max : way.combine();
-    value = select(std::move(same), std::move(value), number(whether ? 0 : way.nothing()));
-    return b.emit(of, whether ? std::int32_t{kBool} : data.type, {places, whether ? 1 : rest}, dims,
+    const Combine combine = last ? Combine::max : way.combine();
+    value = select(std::move(same), std::move(value), number(last ? 0 : way.nothing()));
+    return b.emit(of, last ? std::int32_t{kInt64} : data.type, {places, last ? 1 : rest}, dims,
                   reads, std::move(value), count > 1 ? combine : Combine::assign);
   };
-  return written_into(b, name, data, way, at_each);
+  return written_into(b, name, data, updates, way, at_each, [&](const Value& from) {
+    if (count == 1) return b.expanded(updates, data.shape);
+    return b.gathered(name + "_update", updates, 0, b.reshaped(name + "_from", from, {places}));
+  });
 }
 
 void say_scatter_nd(NodeReader& n) {
@@ -283,15 +296,16 @@ Value longer(Builder& b, const std::string& name, const Value& v, std::size_t di
 Value compared_along(Builder& b, const std::string& name, const Value& data, Value indices,
                      const Value& updates, std::size_t axis, const Way& way) {
   const std::int64_t size = data.shape[axis], count = indices.shape[axis];
-  if (elements_of(data.shape) > kMostCompared / count)
+  if (elements_of(data.shape) > kMostCompared / count || count > kMostNumbers)
     throw Unsupported{"computed places, of which too many would be compared"};
   if (indices.uniform) indices = b.copied(name + "_indices_all", indices);
-  const auto at_each = [&](const std::string& of, bool whether) {
+  const auto at_each = [&](const std::string& of, bool last) {
     const Vars place = b.vars(size);
     std::vector<View> reads;
     Expr same = equal(from_zero(b.operand(indices, reads), size), b.index_of(place));
-    Expr value = number(1);
-    if (!whether) {
+    b.normalise(reads[0]);
+    Expr value = add(b.index_of(reads[0].dims[axis]), number(1));
+    if (!last) {
       value = b.operand(updates, reads);
       for (std::size_t d = 0; d < data.shape.size() && reads.size() > 1; ++d)
         if (indices.shape[d] > 1) b.demand_unified(reads[0], d, reads[1], d);
@@ -299,12 +313,14 @@ Value compared_along(Builder& b, const std::string& name, const Value& data, Val
     b.normalise(reads[0]);
     std::vector<Vars> dims = reads[0].dims;
     dims[axis] = place;
-    value = select(std::move(same), std::move(value), number(whether ? 0 : way.nothing()));
-    const Combine combine = whether ? Combine::max : way.combine();
-    return b.emit(of, whether ? std::int32_t{kBool} : data.type, data.shape, dims, reads,
+    value = select(std::move(same), std::move(value), number(last ? 0 : way.nothing()));
+    const Combine combine = last ? Combine::max : way.combine();
+    return b.emit(of, last ? std::int32_t{kInt64} : data.type, data.shape, dims, reads,
                   std::move(value), count == 1 ? Combine::assign : combine);
   };
-  return written_into(b, name, data, way, at_each);
+  return written_into(b, name, data, updates, way, at_each, [&](const Value& from) {
+    return elements_at(b, name + "_update", updates, axis, from);
+  });
 }
 
 void say_scatter_elements(NodeReader& n) {

@@ -232,6 +232,10 @@ void say_pad(NodeReader& n) {
       continue;
     }
     if (mode != "constant") {
+      constexpr std::int64_t kMostRead = std::int64_t{1} << 22;  // by a list of places
+      if (to > kMostRead)
+        throw Unsupported{"padding by " + mode + " of more than " + std::to_string(kMostRead) +
+                          " elements"};
       std::vector<std::int64_t> from;
       for (std::int64_t y = -begin; y < size + end; ++y) {
         std::int64_t at = y;

@@ -16,6 +16,7 @@ using Args = std::vector<Expr>;
 
 /// Whole numbers from 0 on that f32 has.
 constexpr std::int64_t kMostCounted = std::int64_t{1} << 24;
+constexpr std::int64_t kMostReversed = std::int64_t{1} << 22;
 /// 0, 1, 2, .. along an axis of a shape, in f32.
 Value counted(const Shape& shape, std::size_t axis) {
   const std::int64_t size = shape[axis];
@@ -313,8 +314,9 @@ void say_reverse_sequence(NodeReader& n) {
   const std::size_t time = NodeReader::axis(n.integer("time_axis", 0), n.rank()),
                     batch = NodeReader::axis(n.integer("batch_axis", 1), n.rank());
   if (time == batch) throw Unsupported{"axes that are the same"};
-  if (x.shape[time] > kMostCounted)
-    throw Unsupported{"sequences of more than " + std::to_string(kMostCounted) + " elements"};
+  if (elements_of({x.shape[time], x.shape[batch]}) > kMostReversed || elements_of(x.shape) < 0)
+    throw Unsupported{"sequences of more than " + std::to_string(kMostReversed) +
+                      " elements altogether"};
   const auto lengths = n.known_integers(1);
   if (static_cast<std::int64_t>(lengths.size()) != x.shape[batch])
     throw Unsupported{"lengths that are not one a sequence"};

@@ -106,6 +106,27 @@ std::size_t without_ellipsis(std::string& part, std::size_t rank) {
   return digits.size();
 }
 
+/// Whether a dimension repeats what is stored: no index has all its variables.
+bool repeats(Builder& b, const Value& v, std::size_t d) {
+  const View view = b.read(v);
+  return std::ranges::any_of(view.dims[d], [&](Var u) { return !b.reads_var(view, u); });
+}
+
+/// A sum over a dimension that every operand repeats would be no loop: one of them stores it.
+void store_repeated_sums(NodeReader& n, const std::vector<std::string>& parts,
+                         const std::string& result) {
+  std::map<char, std::size_t> repeated, stored;  // the first operand
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Value& v = n.at(i);
+    if (v.uniform || v.shape.size() != parts[i].size()) continue;
+    for (std::size_t d = 0; d < parts[i].size(); ++d)
+      if (v.shape[d] != 1 && result.find(parts[i][d]) == result.npos)
+        (repeats(n.b, v, d) ? repeated : stored).emplace(parts[i][d], i);
+  }
+  for (const auto& [c, i] : repeated)
+    if (!stored.contains(c)) n.in[i] = n.b.copied(n.name + "_operand", n.at(i));
+}
+
 /// "bij,bjk->bik", with an ellipsis or without a result.
 void say_einsum(NodeReader& n) {
   std::string equation = n.text("equation", "");
@@ -138,6 +159,7 @@ void say_einsum(NodeReader& n) {
     n.out[0] = *known;
     return;
   }
+  store_repeated_sums(n, parts, result);
   std::vector<View> reads;
   std::map<char, std::int64_t> extents;
   std::map<char, std::pair<std::size_t, std::size_t>> first;  // operand, dimension
@@ -165,6 +187,7 @@ void say_einsum(NodeReader& n) {
   for (const auto& [c, e] : extents) reduces = reduces || (e != 1 && result.find(c) == result.npos);
   for (const char c : result) {
     if (!extents.contains(c)) throw Unsupported{"a result that no operand has"};
+    if (std::ranges::count(result, c) > 1) throw Unsupported{"a result that repeats an index"};
     shape.push_back(extents[c]);
     dims.emplace_back();
     if (const auto at = first.find(c); at != first.end())

@@ -10,6 +10,7 @@ namespace {
 using Args = std::vector<Expr>;
 
 constexpr std::int64_t kMostSteps = 4096;
+constexpr std::int64_t kMostWide = std::int64_t{1} << 31;
 
 /// One direction: values of rank 2 or 3 without the dimension of directions.
 struct Direction {
@@ -41,8 +42,10 @@ class Cells {
     const std::string way = n.text("direction", "forward");
     directions_ = way == "bidirectional" ? 2 : 1;
     backward_ = way == "reverse";
-    hidden_ = n.integer("hidden_size", n.at(2).shape.size() == 3 ? n.at(2).shape[2] : 0);
-    if (n.at(1).shape != Shape{directions_, gates * hidden_, x.shape[2]} ||
+    const std::int64_t wide = n.at(2).shape.size() == 3 ? n.at(2).shape[2] : 0;
+    hidden_ = n.integer("hidden_size", wide);
+    if (hidden_ != wide || wide > kMostWide ||
+        n.at(1).shape != Shape{directions_, gates * hidden_, x.shape[2]} ||
         n.at(2).shape != Shape{directions_, gates * hidden_, hidden_})
       throw Unsupported{"weights of another shape"};
     activations_ = strings("activations");
@@ -61,6 +64,7 @@ class Cells {
   }
 
   void run(bool has_cell) {
+    if (!has_cell && n_.wants(2)) throw Unsupported{"a third output"};
     std::vector<Value> all, last, last_cell;
     for (std::int64_t d = 0; d < directions_; ++d) {
       const bool back = d == 1 || backward_;

@@ -12,6 +12,8 @@ namespace {
 using Args = std::vector<Expr>;
 
 constexpr std::size_t kMostReads = 4;  // of an element; more are a product with a matrix
+constexpr std::int64_t kMostResized = std::int64_t{1} << 22;  // of an axis, each with what it reads
+constexpr std::int64_t kMostWeights = std::int64_t{1} << 22;  // of a matrix
 
 /// One dimension on its way: out elements of in ones.
 struct Resized {
@@ -55,7 +57,7 @@ class Resizing {
     const std::vector<Resized> axes = sizes(dims);
     for (std::size_t i = 0; i < dims.size(); ++i) {
       const Resized& a = axes[i];
-      if (a.out == a.in && a.scale == 1 && !crops()) continue;
+      if (stays(a)) continue;
       v = resized(n_.name + "_d" + std::to_string(dims[i]), v, dims[i], a);
     }
     n_.out[0] = v;
@@ -64,6 +66,7 @@ class Resizing {
 
  private:
   bool crops() const { return way_ == "tf_crop_and_resize"; }
+  bool stays(const Resized& a) const { return a.out == a.in && a.scale == 1 && !crops(); }
 
   std::vector<std::size_t> dimensions() const {
     std::vector<std::size_t> dims(n_.rank());
@@ -92,7 +95,8 @@ class Resizing {
       Resized a{.in = n_.at(0).shape[dims[i]]};
       const bool sized = sizes.size() == count;
       a.scale = sized ? static_cast<double>(sizes[i]) / static_cast<double>(a.in) : scales[i];
-      const double many = std::floor(static_cast<double>(a.in) * a.scale + 1e-9);
+      // Scales are f32, and so is the product that is cut off: 5 times 2.6 are 13 elements.
+      const double many = std::floor(static_cast<float>(a.in) * static_cast<float>(a.scale));
       a.out = sized ? sizes[i] : many >= 1 && many < 0x1p24 ? static_cast<std::int64_t>(many) : 0;
       if (crops()) a.from = crop[i], a.to = crop[i + count];
       axes.push_back(a);
@@ -111,8 +115,17 @@ class Resizing {
             static_cast<std::int64_t>(std::min(scale * static_cast<double>(a.in) + 0.5, 0x1p25));
       }
     }
-    for (const Resized& a : axes)
-      if (a.out < 1 || a.out > (1 << 24)) throw Unsupported{"a size below 1, or too large"};
+    for (const Resized& a : axes) {
+      if (stays(a)) continue;
+      if (a.out < 1 || a.out > kMostResized)
+        throw Unsupported{"an axis of " + std::to_string(a.out) + " elements, not of 1 to " +
+                          std::to_string(kMostResized)};
+      // Before the places are counted: an element reads as many as there are for each of the
+      // result.
+      if (mode_ != "nearest" && antialias_ &&
+          2 * reach() > static_cast<double>(kMostReads) * a.scale)
+        check_matrix(a.in, a.out);
+    }
     return axes;
   }
 
@@ -130,6 +143,13 @@ class Resizing {
     return moved + (at + 0.5) / a.scale - 0.5;
   }
 
+  /// On each side, in elements of the input where the scale is 1 or more.
+  double reach() const { return mode_ == "linear" ? 1 : 2; }
+
+  static void check_matrix(std::int64_t in, std::int64_t out) {
+    if (out > kMostWeights / in) throw Unsupported{"a matrix of weights that is too large"};
+  }
+
   double cubic(double x) const {
     x = std::fabs(x);
     const double a = coefficient_;
@@ -140,7 +160,7 @@ class Resizing {
   /// What lies around a place, nearest ones within the tensor: weights that add up to 1.
   Taps taps(const Resized& a, std::int64_t y) const {
     const double x = place(a, y);
-    if (crops() && (x < 0 || x > static_cast<double>(a.in - 1))) return {};
+    if (crops() && !(x >= 0 && x <= static_cast<double>(a.in - 1))) return {};
     const auto within = [&](std::int64_t p) { return std::clamp<std::int64_t>(p, 0, a.in - 1); };
     if (mode_ == "nearest") {
       const double i = rounding_ == "floor"               ? std::floor(x)
@@ -151,9 +171,8 @@ class Resizing {
     }
     // A larger step than 1 takes in more elements, where it is asked for.
     const double narrow = antialias_ ? std::min(a.scale, 1.0) : 1;
-    const double reach = mode_ == "linear" ? 1 : 2;
     const auto first = static_cast<std::int64_t>(std::floor(x)) +
-                       static_cast<std::int64_t>(std::floor(-reach / narrow)) + 1;
+                       static_cast<std::int64_t>(std::floor(-reach() / narrow)) + 1;
     const std::int64_t last = 2 * static_cast<std::int64_t>(std::floor(x)) + 1 - first;
     Taps all;
     double sum = 0;
@@ -163,11 +182,10 @@ class Resizing {
       if (outside_ && within(p) != p) weight = 0;
       if (weight == 0) continue;
       sum += weight;
-      const auto same = std::ranges::find(all, within(p), &Tap::at);
-      if (same == all.end())
+      if (all.empty() || all.back().at != within(p))
         all.push_back({within(p), weight});
       else
-        same->weight += weight;
+        all.back().weight += weight;
     }
     if (outside_ || antialias_)
       for (Tap& t : all) t.weight /= sum;
@@ -280,8 +298,7 @@ class Resizing {
   Value by_matrix(const std::string& name, const Value& x, std::size_t dim,
                   const std::vector<Taps>& all, const Shape& shape) {
     const std::int64_t in = x.shape[dim], out = shape[dim];
-    if (out > (std::int64_t{1} << 22) / in)
-      throw Unsupported{"a matrix of weights that is too large"};
+    check_matrix(in, out);
     std::vector<double> matrix(static_cast<std::size_t>(in * out), 0.0);
     for (std::size_t y = 0; y < all.size(); ++y)
       for (const Tap& t : all[y])
