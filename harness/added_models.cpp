@@ -14,6 +14,7 @@ namespace {
 struct Added {
   std::mutex mutex;
   std::vector<const Model*> models;
+  std::vector<std::unique_ptr<const Model>> records;  // those in use, and removed ones
 };
 
 Added& added() {
@@ -88,7 +89,8 @@ void add_model(Model record) {
                       .accepted = "letters, digits, - and _, no built-in model's name"});
   const std::lock_guard lock(added().mutex);
   std::erase_if(added().models, named(record.name));
-  added().models.push_back(std::make_unique<Model>(std::move(record)).release());
+  added().records.push_back(std::make_unique<const Model>(std::move(record)));
+  added().models.push_back(added().records.back().get());
 }
 
 void remove_model(std::string_view name) {
