@@ -26,13 +26,6 @@ struct ProductSeconds {
   double begun = 0;   ///< what memory takes to begin panels, beside their bytes
 };
 
-/// Seconds until a tile has what was made in it just before, once.
-struct Waits {
-  double seconds = 0;  ///< a row's sum, root or extreme
-  double stored = 0;   ///< what was stored by parts: tiles that follow do not pass beside it
-  bool once = false;   ///< in all iterations of the loop around, whose iterations find it then
-};
-
 /// Cycles: a step of a window's depth listed, three stores and where they are.
 inline constexpr double kList = 2.5;
 /// Cycles until a part of a vector that was stored can be loaded with what lies beside it: in
@@ -60,8 +53,6 @@ class Compute {
   std::optional<double> plane() const;
   /// Seconds of any other operator.
   double points(const InRegisters& registers) const;
-  /// For such an operator that takes so long beside.
-  Waits waits(const InRegisters& registers, double takes) const;
   /// Of what its points read in place: how many lines and pages they come to between two elements
   /// of one line, and how many elements a line has for them; one line where they are neighbours.
   struct Apart {
@@ -71,8 +62,6 @@ class Compute {
   Apart between_neighbours(int input) const;
 
   BufferId buffer_read(int input) const;
-  /// Lines that a vector of a product's right operand has parts of.
-  double lines_of_vector(const Product& x) const;
   /// Whether all tiles have one size, which compilers know.
   bool has_one_size() const;
   /// Whether the tile is a convolution of whole numbers of 8 bits with all of its depth.
@@ -93,6 +82,7 @@ class Compute {
   double elements_apart(const Product& x, const ProductBox& box) const;
   double copies(const Product& x, const ProductBox& box) const;
   bool sums_return() const;
+  double lines_of_vector(const Product& x) const;
   double waits_for_parts(const Product& x, const ProductBox& box) const;
   double taps_of_window(const Product& x) const;
   double begins_window(const Product& x) const;
@@ -106,8 +96,8 @@ class Compute {
   int vector_loop() const;
   bool reads_sums_together(int along) const;
   double visits_since(OpId by) const;
-  double waits_for_parts(const InRegisters& registers, int along, bool& once) const;
-  double waits_for_rows(int along, bool& once) const;
+  double waits_for_parts(const InRegisters& registers, int along, double takes) const;
+  double waits_for_rows(int along) const;
   bool uniform(const Expr& e, LoopId along) const;
   double seconds_of(const Operator& op, const Expr& e, LoopId along,
                     std::vector<const Expr*>& known) const;
@@ -115,8 +105,6 @@ class Compute {
   double call(const Expr& e, bool alone) const;
   double value_seconds(const Operator& op, LoopId along) const;
   double in_step(const InRegisters& registers, const Operator& op, LoopId along) const;
-  static bool is_light(const Operator& op);
-  bool follows_light(const InRegisters& registers, const Operator& op) const;
   double joined(const InRegisters& registers, bool follows, int along) const;
   double waits_of_chain(double steps) const;
   double passing_chains(double steps) const;

@@ -184,7 +184,9 @@ bool Places::shares_sets(TensorId t, const Box& box, const CacheRate& c, bool wh
 void Places::decide(NodeId load, const Box& box, const Ranges& ranges) {
   const ScheduleNode& n = k_.node(load);
   if (packed_.contains(n.buffer)) return;
-  const CacheRate* const level = cache_of(n.buffer);
+  const CacheRate* level = nullptr;
+  for (const CacheRate& c : r_.caches)
+    if (c.boundary.ends_with("/" + s_.machine->level(k_.buffer(n.buffer).level).name)) level = &c;
   const auto kept = [&](const ReadRef& read) {
     return keeps_panels(read, ranges) || packed_once(read);
   };
@@ -195,35 +197,6 @@ void Places::decide(NodeId load, const Box& box, const Ranges& ranges) {
     packed = !kept(read) && shares_sets(n.tensor, panel(read, ranges), r_.caches.front(), false);
   }
   packed_[n.buffer] = packed;
-}
-
-const CacheRate* Places::cache_of(BufferId id) const {
-  const std::string inner = "/" + s_.machine->level(k_.buffer(id).level).name;
-  for (const CacheRate& c : r_.caches)
-    if (c.boundary.ends_with(inner)) return &c;
-  return nullptr;
-}
-
-bool Places::decide(const ScheduleNode& compute, BufferId written, const Box& tile,
-                    const Ranges& ranges) {
-  constexpr std::int64_t kShortDepth = 32;  // codegen/cpu/emit_product.cpp
-  if (!leaves(k_.buffer(written))) return false;
-  if (const auto known = packed_.find(written); known != packed_.end()) return known->second;
-  if (!in_place(written)) return false;  // it has an array for another reason
-  const auto extents = extents_of(s_, k_, ranges, compute.op);
-  auto p = product_of(w_, compute.op, extents);
-  if (p && p->window) p.reset();
-  // Sums of a product's block are loaded before the depth and stored behind it.
-  const bool streamed = p && extents[static_cast<std::size_t>(p->depth)] >= kShortDepth;
-  const CacheRate* const level = cache_of(written);
-  const TensorId t = k_.buffer(written).tensor;
-  bool packed = !streamed && level != nullptr && shares_sets(t, tile, *level, true);
-  if (p && !streamed && !packed && !r_.caches.empty())
-    packed = shares_sets(
-        t, write_box(s_, k_, compute.op, 0, block_of_registers(*p, compute.op, ranges, INT64_MAX)),
-        r_.caches.front(), false);
-  packed_[written] = packed;
-  return packed;
 }
 
 bool Places::packed_once(const ReadRef& read) const {
@@ -314,33 +287,26 @@ bool Places::is_one_matrix(const ReadRef& read, const Ranges& ranges) const {
 }
 
 /// What a micro-kernel walks of an operand while a block of the output stays in registers.
-/// The ranges of what a micro-kernel walks while it keeps a block of sums, of so many steps.
-Ranges Places::block_of_registers(const Product& p, OpId op, Ranges ranges,
-                                  std::int64_t steps) const {
-  const auto extents = extents_of(s_, k_, ranges, op);
+Box Places::panel(const ReadRef& read, Ranges ranges) const {
+  const Operator& op = w_.op(read.op);
+  const auto extents = extents_of(s_, k_, ranges, read.op);
+  const auto p = product_of(w_, read.op, extents);
+  if (!p || p->window) return Box(0);
   const auto most = [&](int l) {
     return l < 0 ? 1.0 : static_cast<double>(extents[static_cast<std::size_t>(l)]);
   };
-  const auto [height, width] = blocks_of(r_, most(p.rows), most(p.columns), most(p.depth)).most;
-  const std::size_t base = k_.range_base[op.index()];
-  for (std::size_t l = 0; l < extents.size(); ++l) {
+  const auto [height, width] = blocks_of(r_, most(p->rows), most(p->columns), most(p->depth)).most;
+  const std::size_t base = k_.range_base[read.op.index()];
+  const std::int64_t steps = read.input == p->left ? kLeftAtOnce : INT64_MAX;
+  for (std::size_t l = 0; l < op.loops.size(); ++l) {
     const int local = static_cast<int>(l);
-    const std::int64_t walked = local == p.rows      ? height
-                                : local == p.columns ? width * r_.lanes
-                                : local == p.depth   ? std::min(extents[l], steps)
-                                                     : 1;
+    const std::int64_t walked = local == p->rows      ? height
+                                : local == p->columns ? width * r_.lanes
+                                : local == p->depth   ? std::min(extents[l], steps)
+                                                      : 1;
     Interval& i = ranges[base + l];
     i.hi = std::min(i.hi, i.lo + walked);
   }
-  return ranges;
-}
-
-Box Places::panel(const ReadRef& read, Ranges ranges) const {
-  const Operator& op = w_.op(read.op);
-  const auto p = product_of(w_, read.op, extents_of(s_, k_, ranges, read.op));
-  if (!p || p->window) return Box(0);
-  const std::int64_t steps = read.input == p->left ? kLeftAtOnce : INT64_MAX;
-  ranges = block_of_registers(*p, read.op, std::move(ranges), steps);
   return footprint(w_, op, op.inputs[static_cast<std::size_t>(read.input)],
                    ranges_of(s_, k_, ranges, read.op));
 }

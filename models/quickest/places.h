@@ -53,9 +53,6 @@ class Places {
   /// The first tile that is met says whether a load's buffer is packed, as its largest one would:
   /// where its rows, or those that a micro-kernel walks together, share sets of a cache.
   void decide(NodeId load, const Box& box, const Ranges& ranges);
-  /// The same of what a compute writes and home has: whether its tiles have an array of their own,
-  /// which is copied home.
-  bool decide(const ScheduleNode& compute, BufferId written, const Box& tile, const Ranges& ranges);
 
   /// Bytes of a box where its tensor lies (`home`): whole lines of each row; or in an array of its
   /// own.
@@ -97,8 +94,6 @@ class Places {
 
   void find_reals();
   bool shares_sets(TensorId t, const Box& box, const CacheRate& c, bool whole) const;
-  const CacheRate* cache_of(BufferId id) const;
-  Ranges block_of_registers(const Product& p, OpId op, Ranges ranges, std::int64_t steps) const;
   Box panel(const ReadRef& read, Ranges ranges) const;
 
   const Schedule& s_;

@@ -16,15 +16,6 @@ namespace {
 /// Operations of an extreme of points alone: two comparisons, as NaN stays, and what is chosen.
 constexpr double kExtremeAlone = 3;
 
-/// Whether the expression has a function that is no operation of vectors.
-bool calls_function(const Expr& e) {
-  if (e.kind != Expr::Kind::call) return false;
-  const ExprFunction* const f = find_expr_function(e.function);
-  const bool operation = (f != nullptr && f->light == 1) || e.function == "div" ||
-                         e.function == "recip" || e.function == "sqrt" || e.function == "rsqrt";
-  return !operation || std::ranges::any_of(e.args, calls_function);
-}
-
 }  // namespace
 
 /// Whether the expression is the same in all lanes of a vector that runs along the loop.
@@ -225,30 +216,11 @@ double Compute::in_step(const InRegisters& registers, const Operator& op, LoopId
   return seconds;
 }
 
-bool Compute::is_light(const Operator& op) {
-  return std::ranges::all_of(op.outputs,
-                             [](const Output& o) { return tilewright::is_light(o.value); });
-}
-
-/// Whether all before this operator whose values it takes from registers are element-wise and
-/// light: its sums have several chains then, as those of no follower (codegen/cpu/emit_points.cpp).
-bool Compute::follows_light(const InRegisters& registers, const Operator& op) const {
-  return std::ranges::all_of(op.inputs, [&](const Access& a) {
-    const OpId by = w_.producer(a.tensor);
-    const bool taken =
-        by.valid() && std::ranges::any_of(registers.reads, [&](const auto& read) {
-          return &w_.op(read.first) == &op && k_.buffer(read.second).tensor == a.tensor;
-        });
-    return !taken || (w_.reduction_loops(by).empty() && is_light(w_.op(by)) &&
-                      follows_light(registers, w_.op(by)));
-  });
-}
-
 /// What a sum or an extreme along vectors takes beside its additions: each waits for the one
 /// before, and the lanes are joined where a row ends. The compiler unrolls short rows, and the next
 /// row begins beside.
 double Compute::joined(const InRegisters& registers, bool follows, int along) const {
-  constexpr double kChains = 4;    // codegen/cpu/emit_points.cpp
+  constexpr double kChains = 4;    // codegen/cpu/emit_points.cpp; a follower has one
   constexpr double kUnrolls = 16;  // vectors
   const Operator& op = w_.op(n_.op);
   const LoopId loop = op.loops[static_cast<std::size_t>(along)];
@@ -257,8 +229,7 @@ double Compute::joined(const InRegisters& registers, bool follows, int along) co
   double rows = 1;
   for (int l = 0; l < static_cast<int>(extents_.size()); ++l)
     if (l != along) rows *= most(l);
-  const bool chains =
-      vectors >= 2 * kChains && (!follows || (is_light(op) && follows_light(registers, op)));
+  const bool chains = !follows && vectors >= 2 * kChains;
   const double steps =
       chains ? std::floor(vectors / kChains) + std::fmod(vectors, kChains) : vectors;
   double waits = 0;
@@ -356,39 +327,26 @@ double Compute::points(const InRegisters& registers) const {
   // A row begins; `join` and `part` are measured with rows of one vector, and have most of it.
   constexpr double kRowBegins = 0.5;  // cycles
   if (!follows) seconds += r_.visit + rows * kRowBegins * r_.cycle;
+  if (reads_sums_together(vector))
+    seconds += r_.reread;
+  else
+    seconds += waits_for_rows(vector);
+  seconds += waits_for_parts(registers, vector, seconds);
   return seconds;
 }
 
-Waits Compute::waits(const InRegisters& registers, double takes) const {
-  const int along = vector_loop();
-  if (reads_sums_together(along)) return {.stored = r_.reread};  // that takes longest
-  // What is read of one row, meanwhile the others are worked on.
-  double rows = 1;
-  for (int l = 0; l < static_cast<int>(extents_.size()); ++l)
-    if (l != along && !w_.is_reduction(n_.op, w_.op(n_.op).loops[static_cast<std::size_t>(l)]))
-      rows *= most(l);
-  const double meanwhile = takes * (1 - 1 / rows);
-  bool once = false;
-  const double row = waits_for_rows(along, once), part = waits_for_parts(registers, along, once);
-  return {.seconds = std::max(0.0, row - meanwhile),
-          .stored = std::max(0.0, part - meanwhile),
-          .once = once};
-}
-
 /// Seconds until a part of a vector, or points alone, that another operator has just stored in the
-/// tile can be loaded as a part of a vector.
-double Compute::waits_for_parts(const InRegisters& registers, int along, bool& once) const {
+/// tile can be loaded as a part of a vector: longer than this tile takes where it is small.
+double Compute::waits_for_parts(const InRegisters& registers, int along, double takes) const {
   if (along < 0 || std::fmod(most(along), static_cast<double>(r_.lanes)) == 0) return 0;
   const LoopId loop = w_.op(n_.op).loops[static_cast<std::size_t>(along)];
   for (const InputUse& use : n_.reads) {
     if (!use.buffer.valid() || registers.reads.contains({n_.op, use.buffer})) continue;
     const OpId by = w_.producer(k_.buffer(use.buffer).tensor);
-    const double visits = by.valid() ? visits_since(by) : 0;
-    if (visits == 0 || product_of(w_, by) ||
+    if (!by.valid() || product_of(w_, by) || visits_since(by) != 1 ||
         !indexes(w_.op(n_.op).inputs[static_cast<std::size_t>(use.inputs.front())], loop))
       continue;
-    once = once || visits > 1;
-    return kPartStored * r_.cycle;
+    return std::max(0.0, kPartStored * r_.cycle - takes);
   }
   return 0;
 }
@@ -409,13 +367,11 @@ double Compute::visits_since(OpId by) const {
 }
 
 /// Seconds until what was made of a row just before is there, once a tile: the last row's sum is
-/// joined, or its root found, before this compute begins with it. An extreme is compared with
-/// itself at each step of joining, as NaN stays; a function is a chain of operations itself.
-double Compute::waits_for_rows(int along, bool& once) const {
-  constexpr double kJoined = 32, kExtreme = 80, kRoot = 32, kValue = 10, kFunction = 50;  // cycles
+/// joined, or its root found, before this compute begins with it, and no other row is left that
+/// could be worked on meanwhile.
+double Compute::waits_for_rows(int along) const {
+  constexpr double kJoined = 32, kRoot = 32, kValue = 10;  // cycles
   const Operator& op = w_.op(n_.op);
-  const bool functions =
-      std::ranges::any_of(op.outputs, [](const Output& o) { return calls_function(o.value); });
   double waits = 0;
   for (const Access& a : op.inputs) {
     const OpId by = w_.producer(a.tensor);
@@ -428,13 +384,7 @@ double Compute::waits_for_rows(int along, bool& once) const {
     });
     if (along < 0 && !sums) continue;  // a point alone
     const double visits = visits_since(by);
-    if (visits == 0) continue;
-    const bool extreme = std::ranges::any_of(w_.op(by).outputs, [](const Output& o) {
-      return o.combine == Combine::max || o.combine == Combine::min;
-    });
-    const double joined = extreme ? kExtreme : kJoined;
-    waits = std::max(waits, (sums ? joined : light ? kValue : kRoot) + (functions ? kFunction : 0));
-    once = once || visits > 1;
+    if (visits > 0) waits = std::max(waits, (sums ? kJoined : light ? kValue : kRoot) / visits);
   }
   return waits * r_.cycle;
 }

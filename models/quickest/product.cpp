@@ -91,8 +91,7 @@ std::optional<Product> product_of(const Workload& w, OpId id,
       if (!in_out && in_a && in_b) pick(p.depth);
     }
     if (p.columns < 0 || p.depth < 0) continue;
-    if (p.window && !on_gpu && !lies_along(w, b, op.loops[static_cast<std::size_t>(p.columns)]))
-      continue;
+    if (p.window && !on_gpu && !lies_along(w, b, op.loops[static_cast<std::size_t>(p.columns)])) continue;
     const std::int64_t size = most(p.columns) * most(p.rows);
     if (size > best_size) best_size = size, best = p;
   }
@@ -143,6 +142,8 @@ double tile_seconds(const Rates& r, double rows, double columns, double depth) {
              r.cycle;
 }
 
+/// Instructions that a processor has under way: 256 of a Zen 3; of those that begin two
+/// multiply-adds of 64 bytes a cycle 448 (Zen 5; a Golden Cove 512).
 double instructions_ahead(const Rates& r) {
   const bool wide = static_cast<double>(r.lanes) * r.element >= 64 && r.fma < 0.75 * r.cycle;
   return wide ? 448 : 256;

@@ -120,9 +120,6 @@ double product_seconds(const Rates& r, double rows, double columns, double depth
 /// Of what a tile of known size takes beside its steps, the share that is seen: blocks of few
 /// instructions pass beside one another, as far as a processor looks ahead.
 double seen_of_block(const Rates& r, double rows, double columns, double depth);
-/// Instructions that a processor has under way: 256 of a Zen 3; of those that begin two
-/// multiply-adds of 64 bytes a cycle 448 (Zen 5; a Golden Cove 512).
-double instructions_ahead(const Rates& r);
 /// What no kernel of the workload can be faster than: its products' multiply-adds on all threads,
 /// and inputs and outputs once from and to memory.
 double least_seconds(const Workload& w, const Rates& r);

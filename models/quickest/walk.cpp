@@ -18,12 +18,9 @@
 namespace tilewright::quickest {
 namespace {
 
-/// A load, or a copy of what is written home, that is repeated only where its tile changes.
+/// A load that is repeated only where its tile changes.
 struct Pending {
-  NodeId load;                   ///< or the compute that writes
-  BufferId written;              ///< of such a copy
-  double brought = 0;            ///< of such copies, how many come back first
-  double copies = 1;             ///< of such
+  NodeId load;
   double lines = 0;              ///< that are copied, in one run of the subtree
   double vectors = 0, rows = 0;  ///< what is converted; of lines, or of vectors
   double bytes = 0;
@@ -142,44 +139,7 @@ class Walk {
       visible_[i] = visible_columns(h, ranges_of(s_, k_, ranges, first)[rows],
                                     w_.loop(h.columns).extent, r_.lanes);
     }
-    for (BufferId b : n.fixes)
-      if (Places::leaves(k_.buffer(b)))
-        fixed_.insert_or_assign(b, tile_of(s_, k_, k_.buffer(b), ranges));
-    Visit all = in_sequence(n.children, ranges);
-    for (BufferId b : n.fixes)
-      if (const auto at = writers_.find(b); at != writers_.end() && fixed_.contains(b))
-        all.loads.push_back(copied_home(at->second, b, fixed_.at(b)));
-    return all;
-  }
-
-  /// A tile of what is written home that has an array of its own.
-  Pending copied_home(NodeId compute, BufferId b, const Box& tile) const {
-    const ConvertedRows rows = places_.converted_rows(tile);
-    const double line = places_.line() / static_cast<double>(r_.element);
-    const double lines = std::ceil(static_cast<double>(Places::row_of(tile)) / line);
-    return {.load = compute,
-            .written = b,
-            .lines = rows.rows * lines,
-            .rows = rows.rows,
-            .bytes = places_.bytes_of_box(k_.buffer(b).tensor, tile, true)};
-  }
-
-  /// Whether a compute writes into an array that is copied home, which the first tile decides.
-  bool has_array(NodeId id, BufferId b, const Ranges& ranges) {
-    if (writers_.contains(b)) return true;
-    const ScheduleNode& n = k_.node(id);
-    const auto fixed = fixed_.find(b);
-    const auto use = std::ranges::find(n.writes, b, &OutputUse::buffer);
-    const std::size_t before = object_of(b);
-    if (!places_.decide(
-            n, b,
-            fixed != fixed_.end() ? fixed->second : write_box(s_, k_, n.op, use->output, ranges),
-            ranges))
-      return false;
-    writers_[b] = id;
-    written_[object_of(b)] = true;
-    sums_[object_of(b)] = sums_[before];
-    return true;
+    return in_sequence(n.children, ranges);
   }
 
   void note_tile(BufferId b, const Box& box) {
@@ -202,10 +162,6 @@ class Walk {
     Work& sum_of = all.part;
     for (const Work& p : parts) {
       sum_of.arithmetic += p.arithmetic, sum_of.packing += p.packing, sum_of.begun += p.begun;
-      sum_of.waiting += sum_of.waits > 0 ? p.arithmetic : p.waiting;
-      sum_of.waits += p.waits, sum_of.once += p.once;
-      sum_of.once_stored = sum_of.once_stored || p.once_stored;
-      sum_of.in_turn += sum_of.in_turn > 0 ? p.arithmetic + p.waits : p.in_turn;
       for (std::size_t o = 0; o < objects_; ++o)
         sum_of.foot[o] = std::max(sum_of.foot[o], p.foot[o]);
       for (std::size_t c = 0; c < r_.caches.size(); ++c)
@@ -246,7 +202,7 @@ class Walk {
       case NodeKind::load:
         return visit_load(id, ranges);
       case NodeKind::compute:
-        return visit_compute(id, ranges);
+        return {.part = visit_compute(id, ranges)};
       case NodeKind::store:
         if (k_.buffer(n.buffer).atomic) return {.part = visit_merge(n)};
         break;
@@ -291,9 +247,7 @@ class Walk {
       const Visit edge = visit_body(id, last);
       average(body.part, edge.part, n);
     }
-    see_waits(body.part);
     Visit all{.part = repeated(std::move(body.part), n, entry_foot(id, ranges))};
-    pass_on(all.part);
     for (Pending& p : body.loads) {
       // One buffer holds one tile: what a loop further in has replaced is loaded again.
       // In what threads share, each iteration has buffers of its own.
@@ -301,34 +255,10 @@ class Walk {
       // Several matrices are turned each time that they are multiplied.
       p.changes = moves || (p.turned_for != nullptr ? !places_.is_one_matrix(*p.turned_for, ranges)
                                                     : p.changes);
-      // Sums that a loop over their steps comes back to are brought in again each time.
-      if (p.written.valid() && p.changes) {
-        p.brought = reduces(p.load, id) ? p.brought + (n - 1) * p.copies : n * p.brought;
-        p.copies *= n;
-      } else if (p.changes) {
-        p.lines *= n, p.vectors *= n, p.rows *= n, p.bytes *= n;
-      }
+      if (p.changes) p.lines *= n, p.vectors *= n, p.rows *= n, p.bytes *= n;
       all.loads.push_back(p);
     }
     return all;
-  }
-
-  /// Of one of many iterations: while it waits, the next are worked on as far as the processor
-  /// looks ahead.
-  void see_waits(Work& one) const {
-    constexpr double kScheduled = 0.5;  // of what is under way, operations that wait for others
-    const double ahead = instructions_ahead(r_) * r_.light;
-    const double seen = std::min(1.0, std::max(one.arithmetic, one.waiting / kScheduled) / ahead);
-    one.arithmetic = std::max({one.arithmetic, seen * (one.arithmetic + one.waits), one.in_turn});
-    one.waits = one.in_turn = one.waiting = 0;
-  }
-
-  /// What all iterations of a loop have waited for once is a wait of the loop around it.
-  static void pass_on(Work& loop) {
-    if (loop.once <= 0) return;
-    loop.waits = loop.once, loop.waiting = loop.arithmetic;
-    if (loop.once_stored) loop.in_turn = loop.arithmetic + loop.waits;
-    loop.once = 0, loop.once_stored = false;
   }
 
   /// Of the loop that threads share: what its iterations all touch, which every thread brings for
@@ -424,20 +354,9 @@ class Walk {
     foot[o] = std::max(foot[o], bytes);
   }
 
-  /// Whether the loop cuts a reduction of the compute.
-  bool reduces(NodeId compute, NodeId loop) const {
-    const OpId op = k_.node(compute).op;
-    return std::ranges::any_of(k_.node(loop).cuts, [&](const OpLoop& c) {
-      return c.op == op && w_.is_reduction(op, w_.op(op).loops[static_cast<std::size_t>(c.local)]);
-    });
-  }
-
-  /// Whether a load's tile, or one that is copied home, changes from one iteration of the loop to
-  /// the next.
+  /// Whether a load's tile changes from one iteration of the loop to the next.
   bool depends(NodeId load, NodeId loop) const {
     const ScheduleNode& l = k_.node(loop);
-    if (const ScheduleNode& n = k_.node(load); n.kind == NodeKind::compute)
-      return !reduces(load, loop) && std::ranges::find(l.cuts, n.op, &OpLoop::op) != l.cuts.end();
     for (const ReadRef& read : k_.node(load).reads_below) {
       const Operator& op = w_.op(read.op);
       const auto cut_here = std::ranges::find(l.cuts, read.op, &OpLoop::op);
@@ -484,34 +403,28 @@ class Walk {
     return v;
   }
 
-  /// What a load copies, in all its runs: from home, however often, into the tile's own array; or
-  /// what is copied from such an array.
+  /// What a load copies, in all its runs: from home, however often, into the tile's own array.
   void finish_load(const Pending& p, Work& all) const {
     const ScheduleNode& n = k_.node(p.load);
-    const bool half = p.vectors > 0 && w_.tensor(n.tensor).dtype == DType::f16;
-    const double widen = half ? r_.widen_f16 : r_.widen_bf16;
-    const double times = p.copies + p.brought, bytes = times * p.bytes;
-    all.packing += times * (p.lines * r_.copy + p.vectors * widen + p.rows * r_.copy_row);
-    const TensorId t = p.written.valid() ? k_.buffer(p.written).tensor : n.tensor;
-    const double tensor = static_cast<double>(w_.tensor(t).bytes().value);
+    const double widen = w_.tensor(n.tensor).dtype == DType::f16 ? r_.widen_f16 : r_.widen_bf16;
+    all.packing += p.lines * r_.copy + p.vectors * widen + p.rows * r_.copy_row;
+    const double tensor = static_cast<double>(w_.tensor(n.tensor).bytes().value);
     for (std::size_t c = 0; c < r_.caches.size(); ++c) {
       const double stays = kept(tensor * 2, r_.caches[c].capacity);
-      all.copied[c][of_tensor(t)] += stays * std::min(bytes, tensor) + (1 - stays) * bytes;
+      all.copied[c][of_tensor(n.tensor)] +=
+          stays * std::min(p.bytes, tensor) + (1 - stays) * p.bytes;
     }
   }
 
   // ---- computes ---------------------------------------------------------------------------------
 
-  Visit visit_compute(NodeId id, const Ranges& whole) {
+  Work visit_compute(NodeId id, const Ranges& whole) {
     const ScheduleNode& n = k_.node(id);
     const Ranges ranges = computed(id, whole);
     const std::vector<std::int64_t> extents = extents_of(s_, k_, ranges, n.op);
-    if (std::ranges::find(extents, 0) != extents.end()) return {.part = nothing()};
-    Visit v;
+    if (std::ranges::find(extents, 0) != extents.end()) return nothing();
     for (const OutputUse& use : n.writes) {
       const Buffer& b = k_.buffer(use.buffer);
-      if (has_array(id, use.buffer, ranges) && !b.fixed_at.valid())
-        v.loads.push_back(copied_home(id, use.buffer, write_box(s_, k_, n.op, use.output, ranges)));
       // Bytes that lie in place are rounded by the vectors that store them.
       if (!Places::leaves(b) || !places_.converted(b.tensor) || places_.in_place(use.buffer))
         continue;
@@ -519,8 +432,7 @@ class Walk {
       row = std::max(row, Places::row_of(write_box(s_, k_, n.op, use.output, ranges)));
       written_[of_tensor(b.tensor)] = true;
     }
-    v.part = computed(n, ranges, extents);
-    return v;
+    return computed(n, ranges, extents);
   }
   /// The ranges without columns that a mask hides, which kernels leave out.
   Ranges computed(NodeId id, Ranges ranges) const {
@@ -560,18 +472,7 @@ class Walk {
     touch_all(n, ranges, p);
     stream(p);
     p.arithmetic = *seconds;
-    if (!product) {
-      read_apart(n, compute, p);
-      const Waits waits = compute.waits(registers_, *seconds);
-      if (waits.once) {
-        p.once = waits.seconds + waits.stored, p.once_stored = waits.stored > 0;
-      } else {
-        p.waits = waits.seconds;
-        if (p.waits > 0) p.waiting = p.arithmetic;
-        p.arithmetic += waits.stored;
-        if (waits.stored > 0) p.in_turn = p.waits + p.arithmetic;
-      }
-    }
+    if (!product) read_apart(n, compute, p);
     return p;
   }
 
@@ -647,12 +548,6 @@ class Walk {
     block.foot[b] += brought;
     block.foot[c] += whole.foot[c] / times / (groups * panels);
     stream(block);
-    // A load of parts of two lines waits for both, though its neighbour has asked for one of them.
-    // Groups of rows after the first find panels that were kept, whose rows are lines.
-    const ReadRef right{n.op, x.right};
-    if (!block.moved.empty() && !places_.packed_once(right) &&
-        (groups <= 1 || !places_.keeps_panels(right, ranges)))
-      block.moved.front()[b] = of_panel * compute.lines_of_vector(x);
     Objects panel(objects_, 0.0), part(objects_, 0.0), all(objects_, 0.0);
     panel[a] += whole.foot[a] / times / blocks, panel[b] += brought;
     panel[c] += whole.foot[c] / times / panels;
@@ -734,7 +629,7 @@ class Walk {
     KernelTime t;
     t.share = share_;
     const double workers = t.share * r_.threads;
-    t.arithmetic = (p.arithmetic + p.waits + bursts) / workers;
+    t.arithmetic = (p.arithmetic + bursts) / workers;
     t.packing = p.packing / workers;
     double longest = t.arithmetic + t.packing, others = 0;
     for (std::size_t c = 0; c < r_.caches.size(); ++c) {
@@ -789,10 +684,8 @@ class Walk {
   InRegisters registers_;
   std::set<LoopId> joined_;  ///< whose iterations are not alike
   std::vector<lowering::HiddenColumns> hidden_;
-  std::vector<Interval> visible_;       ///< by hidden_: of the rows at hand
-  std::vector<double> tile_;            ///< by buffer: bytes of its largest tile so far
-  std::map<BufferId, Box> fixed_;       ///< tiles of what is written home, as they stand now
-  std::map<BufferId, NodeId> writers_;  ///< of arrays that are copied home
+  std::vector<Interval> visible_;  ///< by hidden_: of the rows at hand
+  std::vector<double> tile_;       ///< by buffer: bytes of its largest tile so far
   std::map<BufferId, std::int64_t>
       stored_rows_;                ///< of another type at home: elements of a tile's row
   std::vector<bool> written_;      ///< by object

@@ -10,12 +10,12 @@ namespace tilewright {
 namespace {
 
 /// Cycles of a tile, of so many.
-double cycles(const std::string& text, const char* tree, double tiles, const char* level = "L2") {
+double cycles(const std::string& text, const char* tree, double tiles) {
   Question q{.workload = std::make_shared<const Workload>(
                  workload_from_yaml("name: t\n" + text + "\n", "test"))};
   q.machine = std::make_shared<const Machine>(named_machine("epyc-zen5"));
   q.threads = 1;
-  Kernel k{.name = "k", .level = level, .tree = parse_tree(tree)};
+  Kernel k{.name = "k", .level = "L2", .tree = parse_tree(tree)};
   const auto s = resolve({.kernels = {k}}, q.workload, q.machine);
   EXPECT_TRUE(s.ok()) << tree << (s.ok() ? "" : ": " + s.reason());
   const quickest::Rates r = quickest::rates_of(q).value();
@@ -77,34 +77,6 @@ TEST(PriceOfTiles, WindowsBegin) {
   EXPECT_GT(cycles(of, "o/8 ( y/2 ( i/2 ( C.Y ) ) )", 3 * 10 * 8), 650);
   // Columns one wide are points that are broadcast: 4,700 cycles for 20 points of 144 taps.
   EXPECT_LT(cycles(of, "o/2 ( x/1 ( C.Y ) )", 12 * 20), 12000);
-}
-
-/// Row by row, what a row's sum and root are waited for passes beside the next rows: 14 cycles of
-/// 32 columns and 69 of 192, no more than in tiles of sixteen rows (14 and 47).
-TEST(PriceOfTiles, RowsPassBesideOneAnother) {
-  const auto row = [](int columns, const char* tree) {
-    return cycles("loops: {r: 512, c: " + std::to_string(columns) +
-                      "}\noperators: [\"sq: Q[r,c] = X[r,c] * X[r,c]\", \"sum: S[r] += Q[r,c]\", "
-                      "\"root: R[r] = rsqrt(S[r] + 1)\", \"norm: Y[r,c] = X[r,c] * R[r]\"]",
-                  tree, 512, "L1");
-  };
-  const char* each = "r/1 ( C.sq C.sum C.root C.norm )";
-  const char* many = "r/16 ( C.sq C.sum C.root C.norm )";
-  EXPECT_LT(row(32, each), 50);  // with the bytes of a first run
-  EXPECT_LT(row(192, each), 1.5 * row(192, many));
-  // Two rows' sums are stored one by one and read together, which nothing passes beside.
-  EXPECT_GT(row(32, "r/2 ( C.sq C.sum C.root C.norm )"), 1.2 * row(32, each));
-}
-
-/// A tile whose rows share sets of its cache has an array of its own: it is copied home, and back
-/// for each step of the loop that cuts its sums (2,720 cycles a tile of 16 x 32 x 10 points, most
-/// of them copies; where it lies in the second cache there are none).
-TEST(PriceOfTiles, ArraysAreCopiedHome) {
-  const std::string of =
-      "loops: {c: 16, y: 32, x: 32, i: 15, r: 3, s: 3}\ntensors: {X: [i, 34, 34]}\n"
-      "operators: [\"Y[c,y,x] += X[i,y+r,x+s] * W[c,i,r,s]\"]";
-  const char* tree = "i/1 ( x/8 ( C.Y ) )";
-  EXPECT_GT(cycles(of, tree, 15 * 4, "L1"), 1.5 * cycles(of, tree, 15 * 4, "L2"));
 }
 
 }  // namespace
