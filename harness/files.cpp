@@ -293,6 +293,7 @@ std::string write_with_values(const std::string& path, const Workload& workload,
   read_yaml(said, path);  // what no verb would read is not written
   OutputFile out(path, "-o");
   out.stream() << said;
+  out.flush();
   if (!bytes.empty()) write_file(beside, bytes, "-o");
   out.finish();
   return said;

@@ -55,7 +55,8 @@ void check_output(const OptionSpec& option, const std::string& path);
 /// Writes what `text` says of a workload to `path`, for -o, and returns it. Long lists of values
 /// (constants that an import has computed: over 1,024 numbers, or 65,536 whole ones) stand as f64
 /// in PATH.values, unless `path` is a device or a pipe. Throws InputError where the text is too
-/// long to be read again, or a file cannot be written; then neither is there.
+/// long to be read again, or a file cannot be written; then neither is there, unless the last
+/// renaming fails.
 std::string write_with_values(const std::string& path, const Workload& workload,
                               const std::function<std::string(const Workload&)>& text);
 /// The same of a plan file.

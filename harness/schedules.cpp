@@ -77,8 +77,8 @@ bool in_all_outputs(const Workload& w, LoopId loop, bool last = false) {
   });
 }
 
-/// Whether threads that share the loop, the outputs' columns, in steps of so many write no line
-/// together and read no window together.
+/// Whether threads that share the loop, the outputs' columns, in steps of so many read no window
+/// together, and write no line together but where a row begins within one.
 bool shares_columns(const Workload& w, LoopId loop, std::int64_t step) {
   constexpr std::int64_t kLine = 64;  // bytes
   if (!in_all_outputs(w, loop, true)) return false;

@@ -24,6 +24,16 @@ Schedule schedule_of(const std::string& workload, const std::vector<std::string>
   return std::move(s).value();
 }
 
+/// What was emitted of a schedule runs without findings, and is right.
+void expect_right(const cuda::Source& source, const Schedule& s) {
+  const auto module = testing::build_cuda({source});
+  ASSERT_TRUE(module) << module.reason();
+  const auto run = testing::run_cuda(*module, source, *s.workload, 7);
+  ASSERT_TRUE(run) << run.reason();
+  EXPECT_TRUE(run->report.clean()) << run->report.findings.front().text;
+  EXPECT_LT(run->error, 1e-5);
+}
+
 /// A kernel on Hopper loads what the launch before does not write, and then waits for that to end.
 TEST(Early, LaunchesBeginBeforeTheOneBeforeHasEnded) {
   const Schedule s = schedule_of(
@@ -48,12 +58,7 @@ TEST(Early, LaunchesBeginBeforeTheOneBeforeHasEnded) {
   EXPECT_THAT(text.substr(second), ::testing::HasSubstr("launched(s_home)"));
   EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("launched(w_home)")));
 
-  const auto module = testing::build_cuda({*source});
-  ASSERT_TRUE(module) << module.reason();
-  const auto run = testing::run_cuda(*module, *source, *s.workload, 7);
-  ASSERT_TRUE(run) << run.reason();
-  EXPECT_TRUE(run->report.clean()) << run->report.findings.front().text;
-  EXPECT_LT(run->error, 1e-5);
+  expect_right(*source, s);
   const auto none = testing::build_cuda({*source}, "launches_ended();", "");
   ASSERT_TRUE(none) << none.reason();
   const auto found = testing::run_cuda(*none, *source, *s.workload, 7);
@@ -114,12 +119,7 @@ TEST(Early, BesideZerosAllIsReadBeforeTheWait) {
   EXPECT_LT(text.find("launches_ended", zeroing), text.find("next_launch_may_begin", zeroing));
   EXPECT_LT(text.find("x_home +", adding), text.find("launches_ended", adding));
   EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("launched(x_home)")));
-  const auto module = testing::build_cuda({*source});
-  ASSERT_TRUE(module) << module.reason();
-  const auto run = testing::run_cuda(*module, *source, *s.workload, 7);
-  ASSERT_TRUE(run) << run.reason();
-  EXPECT_TRUE(run->report.clean()) << run->report.findings.front().text;
-  EXPECT_LT(run->error, 1e-5);
+  expect_right(*source, s);
 }
 
 /// Each block that lets the next launch begin takes time for that, and blocks that do not fill

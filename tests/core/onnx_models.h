@@ -28,6 +28,15 @@ inline std::string attribute_ints(const std::string& name,
   return out;
 }
 
+inline std::string attribute_text(const std::string& name, const std::string& value) {
+  std::string out;
+  pbf_writer w(out);
+  w.add_string(1, name);
+  w.add_bytes(4, value);
+  w.add_int32(20, 3);
+  return out;
+}
+
 inline std::string node(const std::string& op, const std::vector<std::string>& inputs,
                         const std::vector<std::string>& outputs,
                         const std::vector<std::string>& attributes = {},

@@ -57,6 +57,12 @@ bool Builder::has_room(int axis) const {
   });
 }
 
+std::size_t Builder::stored_rank(const std::vector<Vars>& dims) {
+  std::size_t rank = 0;
+  for (const Vars& d : dims) rank += expanded(d).size();
+  return rank;
+}
+
 std::optional<std::size_t> Builder::cut_too_often(const std::vector<View>& reads,
                                                   const std::vector<std::size_t>& ranks,
                                                   std::size_t rank) {

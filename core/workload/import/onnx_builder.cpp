@@ -324,10 +324,8 @@ Value Builder::emit(const std::string& name, std::int32_t type, Shape shape, std
         .reads = std::move(reads),
         .value = std::move(value),
         .combine = combine};
-  std::size_t variables = 0;
-  for (const Vars& d : dims) variables += expanded(d).size();
-  if (variables > static_cast<std::size_t>(kMaxRank))
-    throw CutTooOften{{"a result of " + std::to_string(variables) +
+  if (const std::size_t rank = stored_rank(dims); rank > static_cast<std::size_t>(kMaxRank))
+    throw CutTooOften{{"a result of " + std::to_string(rank) +
                        " dimensions, cut as its operands are; at most " +
                        std::to_string(kMaxRank)}};
   Value out{.type = type, .shape = std::move(shape)};

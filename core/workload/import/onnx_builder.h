@@ -231,6 +231,8 @@ class Builder {
   void rename(View& view, Var from, Var to);
   bool refine(View& view, std::size_t dim, const std::vector<std::int64_t>& cuts);
   bool has_room(int axis) const;
+  /// Dimensions of a tensor whose ONNX dimensions have these variables.
+  std::size_t stored_rank(const std::vector<Vars>& dims);
   std::vector<std::int64_t> cuts_of(const Vars& vs) const;
   /// What computes a value that only a cast reads writes the cast's tensor; not of outputs.
   void fold_casts(const std::set<int>& returned);

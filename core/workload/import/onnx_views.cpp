@@ -426,9 +426,7 @@ Value Builder::copied(const std::string& name, const Value& v) {
   std::vector<Vars> dims = view.dims;
   if (view.tensor < 0)
     for (const std::int64_t n : v.shape) dims.push_back(vars(n));
-  std::size_t variables = 0;
-  for (const Vars& d : dims) variables += expanded(d).size();
-  if (variables > static_cast<std::size_t>(kMaxRank)) return plain(name, v);
+  if (stored_rank(dims) > static_cast<std::size_t>(kMaxRank)) return plain(name, v);
   Value out = emit(name, v.type, v.shape, dims, reads, value, Combine::assign);
   out.nonnegative = v.nonnegative;
   return out;
