@@ -178,6 +178,8 @@ class Emitted {
   /// Right, but not in the form that the plan asks for, and why: a model's next choice that has
   /// its own form is likely to be faster. None: as the plan says.
   virtual std::optional<Reason> makeshift() const { return std::nullopt; }
+  /// Of the instructions of all its launches; 0: they are not built, or the target does not say.
+  virtual std::int64_t code_bytes() const { return 0; }
   /// Tensors whose tiles are copied once more when they are loaded or written; none: the target
   /// says nothing of that.
   virtual std::optional<std::vector<std::string>> packed() const { return std::nullopt; }

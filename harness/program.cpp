@@ -198,7 +198,7 @@ std::int64_t packed_once(const ProgramKernel& kernel) {
 ordered_json kernels_json(const Program& program, const Machine& m) {
   ordered_json all = ordered_json::array();
   const std::vector<bool> constant = constant_operators(*program.workload);
-  const std::vector<std::optional<double>> predicted = predicted_seconds(program, m);
+  const auto predicted = predicted_seconds(program, m, m.kind == "gpu");
   for (const Launch& l : program.launches) {
     const ProgramKernel& kernel = program.kernels[l.kernel];
     const Workload& w = *kernel.workload;
@@ -331,7 +331,10 @@ class Run {
 
   Answer answer() {
     if (auto why = made()) return refuse(std::move(json_), why->text);
-    if (options_.build_only) return {std::move(json_), Status::done};
+    if (options_.build_only) {
+      add_kernels();
+      return {std::move(json_), Status::done};
+    }
     if (auto why = finished()) return refuse(std::move(json_), why->text);
     return {std::move(json_), Status::done};
   }
@@ -478,15 +481,14 @@ class Run {
   }
 
   void add_kernels() {
-    const ordered_json kernels = kernels_json(program_, *plan_->setting.machine);
-    double predicted = 0;
-    bool all = true;
-    for (const ordered_json& k : kernels)
-      if (!k["once"].get<bool>()) {
-        all = all && !k["predicted_seconds"].is_null();
-        if (all) predicted += k["predicted_seconds"].get<double>();
-      }
-    json_["predicted_seconds"] = all ? ordered_json(predicted) : ordered_json(nullptr);
+    const Machine& machine = *plan_->setting.machine;
+    const ordered_json kernels = kernels_json(program_, machine);
+    std::optional<double> whole = 0;
+    const auto predicted = predicted_seconds(program_, machine);
+    for (std::size_t i = 0; i < predicted.size(); ++i)
+      if (!kernels[i]["once"].get<bool>())
+        whole = whole && predicted[i] ? std::optional(*whole + *predicted[i]) : std::nullopt;
+    json_["predicted_seconds"] = number_or_null(whole);
     if (options_.profile) {
       json_["profile"] = kernels;
       json_["prediction"] = prediction_json(kernels);

@@ -113,8 +113,11 @@ HandedOn handed_on(const Program& program);
 /// that launches read in pieces, these). What a thread reads and another has written comes from
 /// that one's cache: all of it, or a part where it reads a part; nothing where threads share both
 /// launches along the same dimension. On one thread or on all, whichever is less. Joins of what
-/// lies in its place take nothing.
-std::vector<std::optional<double>> predicted_seconds(const Program& program, const Machine& m);
+/// lies in its place take nothing. A GPU's launch waits for its instructions, where kernels are
+/// built and those that have run since have put them out of the multiprocessors' caches.
+/// `alone`: of each launch in runs of its own, as a GPU's profile times it.
+std::vector<std::optional<double>> predicted_seconds(const Program& program, const Machine& m,
+                                                     bool alone = false);
 
 /// Compiles all kernels, several at a time. A Reason where the compiler fails.
 std::optional<Reason> build_kernels(Program& program, const codegen::Target& target,

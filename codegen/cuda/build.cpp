@@ -1,7 +1,9 @@
 #include "codegen/cuda/build.h"
 
+#include <elf.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -181,6 +183,30 @@ Result<Binary> build(const Source& source, const BuildOptions& options) {
     put(stem.string() + ".txt", figures_text(*built));
   }
   return built;
+}
+
+std::int64_t code_bytes(std::string_view cubin) {
+  const auto read = [&](std::uint64_t at, auto& into) {
+    if (at > cubin.size() || cubin.size() - at < sizeof into) return false;
+    std::memcpy(&into, cubin.data() + at, sizeof into);
+    return true;
+  };
+  Elf64_Ehdr head;
+  Elf64_Shdr names;
+  if (!read(0, head) || std::memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 ||
+      head.e_ident[EI_CLASS] != ELFCLASS64 ||
+      !read(head.e_shoff + std::uint64_t{head.e_shstrndx} * sizeof names, names))
+    return 0;
+  std::int64_t sum = 0;
+  for (std::uint64_t i = 0; i < head.e_shnum; ++i) {
+    Elf64_Shdr section;
+    if (!read(head.e_shoff + i * sizeof section, section)) return 0;
+    const std::uint64_t name = names.sh_offset + section.sh_name;
+    constexpr std::string_view kText = ".text.";
+    if (name < cubin.size() && cubin.substr(name, kText.size()) == kText)
+      sum += static_cast<std::int64_t>(std::min<std::uint64_t>(section.sh_size, cubin.size()));
+  }
+  return sum;
 }
 
 }  // namespace tilewright::cuda

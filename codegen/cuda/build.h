@@ -56,5 +56,8 @@ struct BuildOptions {
 /// Builds for that architecture. A Reason: no builder, or its first diagnostic. Safe from several
 /// threads. Cost: one to several seconds of one core.
 Result<Binary> build(const Source& source, const BuildOptions& options = {});
+/// Of the kernels' instructions in a cubin: its sections .text.NAME. 0 where it is no ELF file of 64
+/// bits, or ends before its sections do.
+std::int64_t code_bytes(std::string_view cubin);
 
 }  // namespace tilewright::cuda

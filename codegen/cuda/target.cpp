@@ -209,6 +209,9 @@ class OnDevice final : public CudaEmitted {
     if (!binary_->file.empty()) json["cubin"] = binary_->file.string();
     return std::nullopt;
   }
+  std::int64_t code_bytes() const override {
+    return binary_ ? cuda::code_bytes(binary_->cubin) : 0;
+  }
   Result<std::unique_ptr<codegen::TargetKernel>> load(
       const std::shared_ptr<codegen::Device>& opened, ordered_json& json) override {
     const auto& device = dynamic_cast<const OpenDevice&>(*opened).device();

@@ -13,7 +13,7 @@ namespace tilewright {
 inline constexpr const char* kTakingOver = "take_over";
 /// The keys of what a launch of a program takes until it computes, and of what it takes more where
 /// many others have run since its kernel: code comes from the second cache, and no branch of it is
-/// foreseen.
+/// foreseen. On a GPU, of a KiB of the kernel's instructions.
 inline constexpr const char *kLaunch = "launch", *kLaunchCode = "launch_code";
 /// The key of a line that is written to home past the caches.
 inline constexpr const char* kWritingPastCaches = "write_past";

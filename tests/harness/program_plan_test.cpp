@@ -21,6 +21,8 @@
 namespace tilewright::harness {
 namespace {
 
+constexpr double kUs = 1e-6;
+
 /// Two launches of one kernel by the same weights, and one that brings more than the cache holds.
 TEST(Predictions, ALaunchFindsWhatTheOnesBeforeHaveLeft) {
   const auto w = std::make_shared<const Workload>(workload_from_yaml(
@@ -48,7 +50,6 @@ TEST(Predictions, ALaunchFindsWhatTheOnesBeforeHaveLeft) {
 /// What two threads have written along rows comes from the other's cache as far as a thread reads
 /// rows that are not its own. To one thread alone half of it does; where nobody shares, nothing.
 TEST(Predictions, WhatAnotherCoreHasWrittenIsTakenOver) {
-  constexpr double kUs = 1e-6;
   const auto seconds = [&](const std::string& second, double first_alone, double second_alone) {
     const bool sums = second.find('k') != std::string::npos;
     const auto w = std::make_shared<const Workload>(workload_from_yaml(
@@ -115,6 +116,54 @@ TEST(Predictions, ALaunchBegins) {
   const std::map<std::string, double> measured = {{"launch", 40}, {"launch_code", 1000}};
   EXPECT_NEAR(first_of(8, measured) * 4e9, 40, 1e-6);
   EXPECT_NEAR(first_of(60, measured) * 4e9, 1040, 1e-6);
+}
+
+class CodeOf final : public codegen::Emitted {
+ public:
+  explicit CodeOf(std::int64_t bytes) : bytes_(bytes) {}
+  std::int64_t code_bytes() const override { return bytes_; }
+  void describe(nlohmann::ordered_json&) const override {}
+  std::vector<codegen::File> files() const override { return {}; }
+  std::optional<Reason> cannot_run() const override { return std::nullopt; }
+  std::optional<Reason> build(bool, nlohmann::ordered_json&) override { return std::nullopt; }
+  Result<std::unique_ptr<codegen::TargetKernel>> load(const std::shared_ptr<codegen::Device>&,
+                                                      nlohmann::ordered_json&) override {
+    return Reason{"no kernel"};
+  }
+
+ private:
+  std::int64_t bytes_;
+};
+
+/// A GPU's launch waits for code that others have put out of the multiprocessors' caches: of 2 to 8
+/// KiB a kernel. In runs of its own it finds it there.
+TEST(Predictions, AGpusLaunchWaitsForItsCode) {
+  const auto last_of = [](std::size_t kernels, std::int64_t kib, bool alone = false) {
+    std::string text = "name: many\nloops: {i: 16}\noperators:\n";
+    for (std::size_t i = 0; i < kernels; ++i)
+      text += "  - \"t" + std::to_string(i) + "[i] = x[i] + " + std::to_string(i) + "\"\n";
+    const auto w = std::make_shared<const Workload>(workload_from_yaml(text, "test"));
+    Program program{.workload = w};
+    for (std::size_t op = 0; op < kernels; ++op) {
+      const auto part = std::make_shared<const Workload>(subgraph(*w, std::array{OpId(op)}));
+      program.kernels.push_back({.workload = part,
+                                 .emitted = std::make_shared<CodeOf>(kib << 10),
+                                 .shared = {.predicted = 3 * kUs, .again = {}}});
+      Launch l{.kernel = op, .operators = {OpId(op)}};
+      for (const Tensor& t : part->tensors()) l.tensors.push_back(*w->find_tensor(t.name));
+      program.launches.push_back(std::move(l));
+    }
+    Machine machine = named_machine("h200");
+    machine.units.front().cycles["launch_code"] = 100;
+    return (*predicted_seconds(program, machine, alone).back() - 3 * kUs) *
+           machine.units.front().clock_hz;
+  };
+  EXPECT_NEAR(last_of(8, 4), 0, 1e-6);  // 32 KiB stay
+  EXPECT_NEAR(last_of(9, 4), 200, 1e-6);
+  EXPECT_NEAR(last_of(9, 4, true), 0, 1e-6);
+  EXPECT_NEAR(last_of(9, 20), 600, 1e-6);
+  EXPECT_NEAR(last_of(40, 2), 0, 1e-6);
+  EXPECT_NEAR(last_of(1, 20), 0, 1e-6);
 }
 
 /// Two slices of one tensor, each read twice: the second time from the cache, the first one from

@@ -36,3 +36,17 @@ def test_a_file_that_does_not_run_says_why(tmp_path):
     assert json.loads(out.read_text())["rows"] == {"a.onnx:batch=1": {"reason": "no device"}}
     assert "no device" in answer.stdout and "verified: 0 of 1" in answer.stdout
     assert said().returncode == 2
+
+
+def test_emulated_files_ask_for_no_seconds_and_are_not_called_measured(tmp_path):
+    asked = tmp_path / "asked"
+    program = tmp_path / "program"
+    program.write_text(f'#!/bin/sh\necho "$@" >>{asked}\necho \'{{"verified": true, "launches": 3, "relative_error": 1e-7}}\'\n')
+    program.chmod(0o755)
+    out = tmp_path / "out.json"
+    answer = said("a.onnx", "--tilewright", program, "--emulated", "--out", out)
+    assert answer.returncode == 0, answer.stderr
+    assert asked.read_text().splitlines() == ["run a.onnx --target cuda-emulated -m h200 --json --seconds 0"]
+    document = json.loads(out.read_text())
+    assert document["source"] == "emulated"
+    assert document["rows"] == {"a.onnx": {"launches": 3, "verified": True, "relative_error": 1e-7, "slowest": []}}

@@ -2,10 +2,13 @@
 // driver.
 #include "codegen/cuda/build.h"
 
+#include <elf.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <filesystem>
+#include <random>
 
 #include "codegen/cuda/driver.h"
 #include "core/base/toolchain.h"
@@ -172,4 +175,42 @@ TEST(Driver, Versions) {
 }
 
 }  // namespace
+/// An ELF file with sections of these names and sizes.
+std::string elf_of(const std::vector<std::pair<std::string, std::uint64_t>>& sections) {
+  std::string names(1, '\0');
+  std::vector<Elf64_Shdr> heads(1 + sections.size());
+  for (std::size_t i = 0; i < sections.size(); ++i) {
+    heads[1 + i].sh_name = static_cast<Elf64_Word>(names.size());
+    heads[1 + i].sh_size = sections[i].second;
+    names += sections[i].first + '\0';
+  }
+  heads[0].sh_offset = sizeof(Elf64_Ehdr);
+  Elf64_Ehdr head{};
+  std::memcpy(head.e_ident, ELFMAG, SELFMAG);
+  head.e_ident[EI_CLASS] = ELFCLASS64;
+  head.e_shoff = sizeof head + names.size();
+  head.e_shnum = static_cast<Elf64_Half>(heads.size());
+  head.e_shstrndx = 0;
+  std::string text(reinterpret_cast<const char*>(&head), sizeof head);
+  text += names;
+  text.append(reinterpret_cast<const char*>(heads.data()), heads.size() * sizeof heads[0]);
+  return text + std::string(4096, '\0');
+}
+
+TEST(CodeBytes, AreOfTheKernelsSections) {
+  const std::string cubin =
+      elf_of({{".text.first", 512}, {".nv.info", 900}, {".text.second", 128}});
+  EXPECT_EQ(code_bytes(cubin), 640);
+  EXPECT_EQ(code_bytes(elf_of({{".text", 512}})), 0);
+  EXPECT_EQ(code_bytes("no file of this kind"), 0);
+  for (std::size_t n = 0; n + 4096 < cubin.size(); ++n)
+    EXPECT_EQ(code_bytes(cubin.substr(0, n)), 0) << n;
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 20000; ++i) {  // whatever stands there, it is read within the file
+    std::string other = cubin;
+    for (int j = 0; j < 4; ++j) other[random() % 600] = static_cast<char>(random());
+    EXPECT_GE(code_bytes(other), 0);
+  }
+}
+
 }  // namespace tilewright::cuda
