@@ -188,6 +188,26 @@ TEST(CudaFamilies, FloatsAreComputedAsTheyArePriced) {
   EXPECT_GT(seen["simt"], 5);
 }
 
+/// Floats whose first 11 bits, cut off, leave almost as much as they can: were first parts not
+/// rounded, each product would be 2^-20 too small.
+TEST(CudaTf32, FirstPartsAreRounded) {
+  const Schedule s = schedule_of(
+      {"",
+       "name: near\nloops: {m: 32, n: 16, k: 16}\nranges: {A: 1.00097 to 1.000976, B: 1.00097 to "
+       "1.000976}\noperators:\n  - \"C[m,n] += A[m,k] * B[k,n]\"\n",
+       {"m@grid n@grid ( k ( L.A L.B C.C ) S.C )"},
+       "m=32,n=16,k=16"});
+  const auto source = cuda::emit(s, {.micro_kernel = "tf32x3"});
+  ASSERT_TRUE(source) << source.reason();
+  ASSERT_EQ(source->micro_kernel, "tf32x3");
+  const auto module = testing::build_cuda({*source});
+  ASSERT_TRUE(module) << module.reason();
+  const auto run = testing::run_cuda(*module, *source, *s.workload, 1);
+  ASSERT_TRUE(run) << run.reason();
+  EXPECT_GT(run->report.launches[0].mma, 0);
+  EXPECT_LT(run->error, 0x1p-22);
+}
+
 /// The text of one kernel, to be read. To accept a change:
 ///   TILEWRIGHT_REGENERATE=1 cuda_families_test --gtest_filter=CudaGolden.*
 TEST(CudaGolden, FusedChain) {

@@ -5,16 +5,17 @@
 
 namespace tw {
 
-/// A float as two numbers that TF32 has: its first 11 bits, and what is left of it, rounded to 11 bits more. mma does not
-/// read the last 13 bits of either. Infinity has no second part: sums with it may be NaN.
+/// A float as two numbers that TF32 has: rounded to 11 bits, and what is left of it, which has either sign, so that errors of
+/// several products do not add up. mma does not read the last 13 bits of it. What is left of infinity is NaN: sums with it
+/// are NaN. So it is of a NaN, whose first part rounding may make zero.
 struct TwoParts { u32 high, low; };
 TW_DEVICE TwoParts two_parts(u32 bits) {
-  union { u32 u; float f; } whole{bits}, high{bits & 0xffffe000u};
-  return {high.u, bits_of(whole.f - high.f) + 0x1000u};
+  union { u32 u; float f; } whole{bits}, high{(bits + 0x1000u) & 0xffffe000u};
+  return {high.u, bits_of(whole.f - high.f)};
 }
 
 /// Tensor cores by mma.m16n8k8 of TF32, for operands of f32. a b is a_low b_high + a_high b_low + a_high b_high; a_low b_low,
-/// which is left out, is below 2^-20 of it, 2^-23 in the mean. mma cuts its sums off, so it adds up 16 of the depth at a time,
+/// which is left out, is below 2^-22 of it, of either sign. mma cuts its sums off, so it adds up 16 of the depth at a time,
 /// the small products first, and these are added to the sum by a rounded addition.
 struct Tf32x3 {
   template <int Depth, int M, int N, class Left, class Right>
