@@ -103,7 +103,7 @@ void KernelEmitter::compute_box(NodeId id, const SymRanges& ranges) {
     convolve(id, *window, ranges);
   else if (product && !reads_right_as_it_lies(id, *product))
     outer_products(id, *product, ranges);
-  else if (product && rows_of(id, *product) > 1)
+  else if (product && lies_along_depth(id, *product))
     along_depth(id, *product, ranges);
   else if (hides || !by_planes(id, ranges))
     point_loops(id, ranges);

@@ -21,35 +21,31 @@ std::int64_t columns_at_once(std::int64_t rows, int vector_bytes) {
 
 }  // namespace
 
-/// Rows of the result that meet each row of the right operand.
-std::int64_t KernelEmitter::rows_of(NodeId id, const Product& p) const {
-  const Workload& w = p_.workload();
-  const Operator& op = w.op(k_.node(id).op);
-  return rows_that_meet(w, op, op.inputs[static_cast<std::size_t>(p.right)]);
+/// Whether `along_depth` multiplies the operands: both lie along the depth, in the type that the
+/// kernel computes in.
+bool KernelEmitter::lies_along_depth(NodeId id, const Product& p) const {
+  const ScheduleNode& n = k_.node(id);
+  const Operator& op = p_.workload().op(n.op);
+  return !op.outputs[0].rescale && std::ranges::all_of(std::array{p.left, p.right}, [&](int input) {
+    const Access& a = op.inputs[static_cast<std::size_t>(input)];
+    return p_.workload().tensor(a.tensor).dtype == p_.prelude.real() &&
+           stride_of(op, a, buffer_of_input(n, input), p.depth) == 1;
+  });
 }
 
-/// Whether the right operand is read as it lies, along the depth, not turned: by points of sums
-/// (one row), or by `along_depth`.
+/// Whether the right operand is read as it lies, along the depth, not turned: by `along_depth`, or,
+/// for one row, by points of sums.
 bool KernelEmitter::reads_right_as_it_lies(NodeId id, const Product& p) const {
   const ScheduleNode& n = k_.node(id);
   const Workload& w = p_.workload();
   const Operator& op = w.op(n.op);
-  const std::int64_t rows = rows_of(id, p);
-  const auto lies_along = [&](int input) {
-    return stride_of(op, op.inputs[static_cast<std::size_t>(input)], buffer_of_input(n, input),
-                     p.depth) == 1;
-  };
-  const auto type = [&](int input) {
-    return w.tensor(op.inputs[static_cast<std::size_t>(input)].tensor).dtype;
-  };
   const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
-  if (!p.packs || p_.vector_bytes == 0 || steps_at_once(n.op) > 1 ||
-      p_.constant[b.tensor.index()] || !lies_along(p.right) ||
-      !reads_along_depth(rows, w.loop(op.loops[static_cast<std::size_t>(p.depth)]).extent))
-    return false;
-  const DType real = p_.prelude.real();
-  return rows == 1 || (lies_along(p.left) && !op.outputs[0].rescale && type(p.left) == real &&
-                       type(p.right) == real);
+  const std::int64_t rows = rows_that_meet(w, op, b);
+  const std::int64_t depth = w.loop(op.loops[static_cast<std::size_t>(p.depth)]).extent;
+  return p.packs && p_.vector_bytes > 0 && steps_at_once(n.op) == 1 &&
+         !p_.constant[b.tensor.index()] &&
+         stride_of(op, b, buffer_of_input(n, p.right), p.depth) == 1 &&
+         reads_along_depth(rows, depth) && (rows == 1 || lies_along_depth(id, p));
 }
 
 void KernelEmitter::along_depth(NodeId id, const Product& p, const SymRanges& ranges) {

@@ -347,7 +347,7 @@ class KernelEmitter : private RangeEmitter {
                              std::string& panel);
 
   // emit_rows.cpp
-  std::int64_t rows_of(NodeId id, const Product& p) const;
+  bool lies_along_depth(NodeId id, const Product& p) const;
   bool reads_right_as_it_lies(NodeId id, const Product& p) const;
   void along_depth(NodeId id, const Product& p, const SymRanges& ranges);
 
