@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/lowering/product_loads.h"
 #include "core/lowering/register_blocks.h"
 #include "core/machine/machine.h"
 #include "harness/calibrate.h"
@@ -21,7 +22,8 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes);
 /// 1.06 times as long a column as 64).
 inline constexpr int kProductRows = 96, kProductColumns = 64, kShortProduct = 32;
 /// Rows, columns and depth of a product whose right operand is turned before it is read.
-inline constexpr int kTurnedRows = 6, kTurnedSide = 64;
+inline constexpr int kTurnedRows = 12, kTurnedSide = 64;
+static_assert(!reads_along_depth(kTurnedRows, kTurnedSide), "or it is not turned");
 /// The micro-kernel's block that such a product is emitted with, and how many there are of it.
 std::pair<RegisterBlock, double> blocks_of_product(const ComputeUnit& u, int depth);
 /// The deeper one's panels of the right operand stay in half of the first cache: from the second

@@ -101,8 +101,10 @@ void KernelEmitter::compute_box(NodeId id, const SymRanges& ranges) {
   const auto product = window ? std::nullopt : as_product(id, ranges);
   if (window && !slides(id, *window, ranges))
     convolve(id, *window, ranges);
-  else if (product && !turns_for_one_row(id, *product))
+  else if (product && !reads_right_as_it_lies(id, *product))
     outer_products(id, *product, ranges);
+  else if (product && lies_along_depth(id, *product))
+    along_depth(id, *product, ranges);
   else if (hides || !by_planes(id, ranges))
     point_loops(id, ranges);
   if (!adds.empty()) out_.close();

@@ -99,19 +99,6 @@ MicroKernel KernelEmitter::kernel_of(OpId op, int rows, std::int64_t columns, in
   return kernel;
 }
 
-/// Whether a right operand would be turned in every run for one row alone. That takes longer than
-/// to read it: each sum is then one of a row of the operand as it lies, along which vectors run.
-bool KernelEmitter::turns_for_one_row(NodeId id, const Product& p) const {
-  const ScheduleNode& n = k_.node(id);
-  const Workload& w = p_.workload();
-  const Operator& op = w.op(n.op);
-  const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
-  const bool one_row = p.rows < 0 || w.loop(op.loops[static_cast<std::size_t>(p.rows)]).extent == 1;
-  return one_row && p.packs && p_.vector_bytes > 0 && steps_at_once(n.op) == 1 &&
-         !p_.constant[b.tensor.index()] &&
-         stride_of(op, b, buffer_of_input(n, p.right), p.depth) == 1;
-}
-
 /// Whether the micro-kernel keeps panels of the right operand's rows as it reads them, from home.
 bool KernelEmitter::keeps_panels(NodeId id, const Product& p, const MicroKernel& m,
                                  const SymRanges& ranges) const {

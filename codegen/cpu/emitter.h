@@ -334,7 +334,6 @@ class KernelEmitter : private RangeEmitter {
   std::int64_t columns_packed_together(NodeId id, const Product& p, std::int64_t width,
                                        const SymRanges& ranges) const;
   bool wants_panels(NodeId id, const Product& p, std::int64_t width, const SymRanges& ranges) const;
-  bool turns_for_one_row(NodeId id, const Product& p) const;
   bool keeps_panels(NodeId id, const Product& p, const MicroKernel& m,
                     const SymRanges& ranges) const;
   bool can_prepare_right(NodeId id, const Product& p, std::int64_t width,
@@ -346,6 +345,11 @@ class KernelEmitter : private RangeEmitter {
   std::string prepared_right(NodeId id, const Product& p, std::int64_t width, std::int64_t of_panel,
                              const SymRanges& ranges, const std::vector<std::string>& at,
                              std::string& panel);
+
+  // emit_rows.cpp
+  bool lies_along_depth(NodeId id, const Product& p) const;
+  bool reads_right_as_it_lies(NodeId id, const Product& p) const;
+  void along_depth(NodeId id, const Product& p, const SymRanges& ranges);
 
   // emit_operand.cpp
   /// A right operand that is packed once for all iterations of a loop that it does not depend on.

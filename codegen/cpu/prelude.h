@@ -22,6 +22,7 @@ struct PreludeOptions {
   bool functions = false;         ///< some operator evaluates an expression
   bool atomic = false;            ///< some store is !atomic
   bool products = false;          ///< some operator is a matrix product
+  bool along_depth = false;       ///< of these, some whose operands' rows lie along the depth
   bool windows = false;           ///< some right operand is read through a window
   bool lines = false;             ///< of these, some by lines of points
   bool transformed = false;       ///< of these, some whose taps are transformed
@@ -69,6 +70,9 @@ std::string planes_text();
 /// bits (steps_of_bytes), else pairs of bfloat16.
 /// `tiles`: products of quads with several rows are of tiles.
 std::string micro_kernel_text(int vector_bytes, bool f64, int steps, bool whole, bool tiles);
+/// `along_depth<R, J>`, after it and vector_functions_text: C[i,j] += A[i,k] * B[j,k] as the operands
+/// lie.
+std::string along_depth_text();
 /// The part of it for tiles.
 std::string tiles_text();
 /// The part of it for several steps at once; empty for one.

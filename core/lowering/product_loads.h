@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/workload/access.h"
+
 namespace tilewright {
 
 /// Loads of a step of the depth, over a block of so many rows and vectors, and its part of the
@@ -36,6 +38,23 @@ constexpr bool keeps_panels(std::int64_t apart, std::int64_t step, std::int64_t 
   if (apart >= kApart) return true;
   return cuts_panels(step) && apart > step && rows >= kManyGroups * group &&
          depth * apart > kKeptBytes;
+}
+
+/// Elements of the result that read each element of an input: the points of loops that it has not.
+inline std::int64_t rows_that_meet(const Workload& w, const Operator& op, const Access& input) {
+  std::int64_t rows = 1;
+  for (const LoopId l : op.loops)
+    if (indexes(op.outputs[0].target, l) && !indexes(input, l)) rows *= w.loop(l).extent;
+  return rows;
+}
+
+/// Whether rows of a right operand that lie along the depth are read as they lie, and sums are
+/// vectors along the depth, joined at its end: where an operand that changes from run to run would
+/// be turned for so few rows. One row is read so at any depth; sums of more are joined quickly
+/// enough beside a depth of eight steps a row.
+constexpr bool reads_along_depth(std::int64_t rows, std::int64_t depth) {
+  constexpr std::int64_t kMostRows = 16, kStepsOfRow = 8;
+  return rows == 1 || (rows <= kMostRows && kStepsOfRow * rows <= depth);
 }
 
 }  // namespace tilewright

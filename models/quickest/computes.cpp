@@ -216,6 +216,7 @@ double Compute::panels_begun(const Product& x, const ProductBox& box) const {
 double Compute::elements_apart(const Product& x, const ProductBox& box) const {
   constexpr double kAlone = 3;   // cycles: one that is copied alone
   constexpr double kOfLine = 4;  // cycles: a line of the second cache for each element
+  constexpr double kJoined = 5;  // cycles: the lanes of a vector, added up
   if (x.columns < 0 || x.depth < 0 || box.outer > 1 || r_.caches.empty()) return 0;
   const double turned = r_.turn * static_cast<double>(r_.element) / r_.caches.front().line;
   const Operator& op = w_.op(n_.op);
@@ -230,10 +231,11 @@ double Compute::elements_apart(const Product& x, const ProductBox& box) const {
   for (int l = 0; l < static_cast<int>(extents_.size()); ++l)
     one_matrix = one_matrix && (l == x.columns || l == x.depth || most(l) == 1 ||
                                 !indexes(b, op.loops[static_cast<std::size_t>(l)]));
-  // Where there is one row in all, it is read as it lies (codegen/cpu/emit_product.cpp).
-  const bool one_row =
-      x.rows < 0 || w_.loop(op.loops[static_cast<std::size_t>(x.rows)]).extent == 1;
-  const bool whole_row = one_row && stride(b, x.depth) == 1;
+  // Where there are few rows in all, it is read as it lies (codegen/cpu/emit_rows.cpp), and the
+  // vectors of several rows' sums are joined.
+  const bool few_rows = stride(b, x.depth) == 1 && stride(b, x.columns) != 1 &&
+                        !w_.tensor(b.tensor).values && places_.reads_right_as_it_lies(op, x);
+  if (few_rows && box.rows > 1) cycles += kJoined * box.rows * box.columns;
   // Copied tiles keep the order of their tensor's dimensions; what lies in place is counted as it
   // is loaded, but for iterations that multiply it again.
   const bool copied = !places_.in_place(buffer_read(x.right));
@@ -246,7 +248,7 @@ double Compute::elements_apart(const Product& x, const ProductBox& box) const {
         times *= most(l);
     again -= 1 / times;
   }
-  if ((!one_matrix || copied) && !whole_row && !w_.tensor(b.tensor).values &&
+  if ((!one_matrix || copied) && !few_rows && !w_.tensor(b.tensor).values &&
       stride(b, x.columns) != 1)
     seconds +=
         again * box.columns * box.depth * (stride(b, x.depth) == 1 ? turned : kAlone * r_.cycle);

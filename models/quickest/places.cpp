@@ -267,9 +267,21 @@ bool Places::turns(const ReadRef& read) const {
     return false;
   const Access& b = op.inputs[static_cast<std::size_t>(p->right)];
   if (w_.tensor(b.tensor).values || w_.producer(b.tensor).valid() || b.index.empty()) return false;
-  // For one row alone it is read as it lies (codegen/cpu/emit_product.cpp, turns_for_one_row).
-  if (p->rows < 0 || w_.loop(op.loops[static_cast<std::size_t>(p->rows)]).extent == 1) return false;
+  if (reads_right_as_it_lies(op, *p)) return false;
   return b.index.back().plain_loop() != op.loops[static_cast<std::size_t>(p->columns)];
+}
+
+/// As KernelEmitter::reads_right_as_it_lies has it, of an operand that changes from run to run.
+bool Places::reads_right_as_it_lies(const Operator& op, const Product& p) const {
+  const LoopId depth = op.loops[static_cast<std::size_t>(p.depth)];
+  const auto along = [&](int input) {
+    const Access& a = op.inputs[static_cast<std::size_t>(input)];
+    return stride_at_home(a, depth) == 1 &&
+           static_cast<std::int64_t>(size_of(w_.tensor(a.tensor).dtype)) == r_.element;
+  };
+  const std::int64_t rows = rows_that_meet(w_, op, op.inputs[static_cast<std::size_t>(p.right)]);
+  if (!reads_along_depth(rows, w_.loop(depth).extent)) return false;
+  return rows == 1 || (along(p.left) && along(p.right) && !op.outputs[0].rescale);
 }
 
 /// Columns and steps of the depth alone.

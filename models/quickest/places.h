@@ -82,6 +82,8 @@ class Places {
   /// Whether a product's kernel turns its right operand before it reads it: columns are no
   /// neighbours there (codegen/cpu/emit_operand.cpp).
   bool turns(const ReadRef& read) const;
+  /// Whether few rows are multiplied by it as it lies, along the depth (one: wherever it lies).
+  bool reads_right_as_it_lies(const Operator& op, const Product& p) const;
   /// Whether what it turns is one matrix in these ranges.
   bool is_one_matrix(const ReadRef& read, const Ranges& ranges) const;
 

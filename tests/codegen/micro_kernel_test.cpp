@@ -8,6 +8,7 @@
 #include "codegen/cpu/cpu.h"
 #include "codegen/cpu/loaded.h"
 #include "core/base/format.h"
+#include "core/lowering/product_loads.h"
 #include "core/lowering/register_blocks.h"
 #include "core/machine/machine.h"
 #include "core/workload/text.h"
@@ -323,18 +324,29 @@ TEST(Places, OfGathersAreReadWhereTheyLie) {
   }
 }
 
-/// A vector times a matrix whose columns lie apart: nothing is turned for one row; for more, into
-/// panels.
-TEST(Products, OfOneRowReadARightOperandAsItLies) {
-  for (const std::int64_t rows : {1, 3}) {
+/// Rows times a matrix whose columns lie apart: nothing is turned for few rows, whatever tiles cut;
+/// for more, or where the depth is short beside them, into panels.
+TEST(Products, OfFewRowsReadARightOperandAsItLies) {
+  for (const auto& [rows, columns, depth] : std::vector<std::array<std::int64_t, 3>>{{1, 37, 150},
+                                                                                     {2, 37, 150},
+                                                                                     {3, 37, 150},
+                                                                                     {7, 70, 150},
+                                                                                     {16, 37, 130},
+                                                                                     {16, 37, 120},
+                                                                                     {20, 37, 200},
+                                                                                     {4, 37, 30}}) {
     const auto w = std::make_shared<const Workload>(
-        workload_from_yaml(formatted("name: t\nloops: {{m: {}, n: 37, k: 150}}\noperators:\n"
+        workload_from_yaml(formatted("name: t\nloops: {{m: {}, n: {}, k: {}}}\noperators:\n"
                                      "  - \"C[m,n] += A[m,k] * B[n,k]\"\n",
-                                     rows),
+                                     rows, columns, depth),
                            "test"));
+    const bool few = reads_along_depth(rows, depth);
+    EXPECT_EQ(few, rows <= 16 && 8 * rows <= depth) << rows << " x " << depth;
     const auto m = std::make_shared<const Machine>(parse_synthetic_machine("cache:1M/16"));
     auto s = resolve(Plan{.kernels = {{.tree = parse_tree("n k m ( C.C )"),
-                                       .tiles = parse_tiles(formatted("n=21,k=100,m={}", rows))}}},
+                                       .tiles = parse_tiles(formatted(
+                                           "n=21,k={},m={}", std::min<std::int64_t>(depth, 100),
+                                           few && rows > 1 ? rows - 1 : rows))}}},
                      w, m);
     ASSERT_TRUE(s.ok()) << s.reason();
     std::vector<Source> sources;
@@ -353,7 +365,8 @@ TEST(Products, OfOneRowReadARightOperandAsItLies) {
       EXPECT_EQ(sources[i].text.find("pack_panels<16>(") != std::string::npos ||
                     sources[i].text.find("pack_panels<24>(") != std::string::npos ||
                     sources[i].text.find("pack_panels<32>(") != std::string::npos,
-                rows > 1);
+                !few);
+      EXPECT_EQ(sources[i].text.find("  along_depth<") != std::string::npos, few);
     }
   }
 }

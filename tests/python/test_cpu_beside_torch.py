@@ -65,6 +65,29 @@ def test_recordings_of_attention_say_what_the_docs_say():
     assert beside_torch.summary(before, parts)[0].startswith("1 thread: torch takes 1.16 times ours over 16, least 0.53")
 
 
+def test_layers_are_seeded_and_of_every_kind():
+    module = experiment("layers")
+    drawn = [module.draw(seed) for seed in range(300)]
+    assert drawn == [module.draw(seed) for seed in range(300)]
+    assert {rows for rows, *_ in drawn} == set(range(1, 25))
+    assert all(16 <= size <= 4096 for _, outputs, features, *_ in drawn for size in (outputs, features))
+    assert len({(bias, activation) for *_, bias, activation in drawn}) == 8
+    texts = [module.case(seed).subject for seed in range(40)]
+    assert any('"t[i,o] = s[i,o] + b[o]"' in t and '"y[i,o] = t[i,o] * sigmoid(t[i,o])"' in t for t in texts)
+
+
+def test_recordings_of_layers_say_what_the_docs_say():
+    parts = experiment("layers").PARTS
+    now, before = rows_of("cpu-zen3-layers"), rows_of("cpu-zen3-layers-before")
+    assert [r["workload"] for r in before] == [r["workload"] for r in now]
+    lines = beside_torch.summary(now, parts)
+    assert lines[0].startswith("1 thread: torch takes 3.26 times ours over 28, least 0.82") and "31 % off" in lines[0]
+    assert lines[2].startswith("1 thread, 2 to 16 inputs: torch takes 2.80 times ours over 17, least 0.91")
+    lines = beside_torch.summary(before, parts)
+    assert lines[0].startswith("1 thread: torch takes 2.07 times ours over 28, least 0.38")
+    assert lines[2].startswith("1 thread, 2 to 16 inputs: torch takes 1.44 times ours over 17")
+
+
 def test_expressions_are_seeded_and_of_every_kind():
     module = experiment("expressions")
     drawn = [module.draw(seed) for seed in range(200)]
