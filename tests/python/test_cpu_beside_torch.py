@@ -69,7 +69,8 @@ def test_layers_are_seeded_and_of_every_kind():
     module = experiment("layers")
     drawn = [module.draw(seed) for seed in range(300)]
     assert drawn == [module.draw(seed) for seed in range(300)]
-    assert {rows for rows, *_ in drawn} == set(range(1, 25))
+    rows = [rows for rows, *_ in drawn]
+    assert min(rows) == 1 and 16 < max(rows) <= 24 and sum(2 <= r <= 16 for r in rows) > 150
     assert all(16 <= size <= 4096 for _, outputs, features, *_ in drawn for size in (outputs, features))
     assert len({(bias, activation) for *_, bias, activation in drawn}) == 8
     texts = [module.case(seed).subject for seed in range(40)]
