@@ -405,7 +405,7 @@ Result<Source> emit(const Schedule& given, const EmitOptions& options) {
   if (p.prelude.products)
     text += micro_kernel_text(p.vector_bytes, p.prelude.f64, p.pairs ? 2 : std::max(p.whole, 1),
                               p.whole > 0, p.tiles);
-  if (p.prelude.along_depth) text += along_depth_text();
+  if (p.prelude.along_depth) text += along_depth_text(p.vector_bytes, p.prelude.f64);
   if (p.prelude.windows) text += window_text();
   if (p.prelude.lines) text += lines_of_points_text();
   if (p.prelude.transformed) text += transformed_text();

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "codegen/cpu/emitter.h"
+#include "core/base/format.h"
 #include "core/lowering/product_loads.h"
 
 namespace tilewright::cpu {
@@ -58,7 +59,7 @@ void KernelEmitter::along_depth(NodeId id, const Product& p, const SymRanges& ra
   const BufferId in_c = n.writes[0].buffer;
   take_reals(id, {p.left, p.right});
   for (const BufferId each : {in_a, in_b, in_c}) streamed_[each.index()] = true;
-  p_.prelude.products = p_.prelude.vectors = p_.prelude.along_depth = true;
+  p_.prelude.products = p_.prelude.along_depth = true;
 
   const Surroundings s = surround(id, {p.rows, p.columns, p.depth}, ranges);
   const std::int64_t most = p.rows < 0 ? 1 : range(ranges, n.op, p.rows).most;
@@ -77,20 +78,56 @@ void KernelEmitter::along_depth(NodeId id, const Product& p, const SymRanges& ra
   for (int opened = s.opened; opened > 0; --opened) out_.close();
 }
 
-std::string along_depth_text() {
-  return R"(
+std::string along_depth_text(int vector_bytes, bool f64) {
+  // Within 16 bytes lanes are exchanged at once.
+  const int lanes = vector_bytes / (f64 ? 8 : 4), block = f64 ? 2 : 4;
+  const auto exchanged = [&](const char* a, const char* b, const auto& lane) {
+    std::string text = formatted("__builtin_shufflevector({}, {}", a, b);
+    for (int i = 0; i < lanes; ++i)
+      text += ", " + std::to_string(i / block * block + lane(i % block));
+    return text + ")";
+  };
+  // Lanes of a and b in turn, and the other half of each 16 bytes' lanes.
+  const auto pair = [&](const char* a, const char* b) {
+    const auto in_turn = [&](int first) {
+      return exchanged(a, b, [&](int i) { return first + i / 2 + (i % 2) * lanes; });
+    };
+    return in_turn(0) + " + " + in_turn(block / 2);
+  };
+  std::string text = formatted(
+      "\n// Sums of the lanes of so many vectors, in the first lanes.\nconstexpr int kJoined = "
+      "{};\n"
+      "TILEWRIGHT_TARGET inline Vector joined(const Vector (&v)[kJoined]) {{\n",
+      block);
+  if (f64) {
+    text += "  Vector sum = " + pair("v[0]", "v[1]") + ";\n";
+  } else {
+    const auto half = [&](int first) {
+      return exchanged("a", "b", [&](int i) { return first + i % 2 + (i / 2) * lanes; });
+    };
+    text += "  const Vector a = " + pair("v[0]", "v[1]") +
+            ";\n  const Vector b = " + pair("v[2]", "v[3]") + ";\n  Vector sum = " + half(0) +
+            " + " + half(2) + ";\n";
+  }
+  for (int apart = lanes / 2; apart >= block; apart /= 2) {
+    text += "  sum += __builtin_shufflevector(sum, sum";
+    for (int i = 0; i < lanes; ++i) text += ", " + std::to_string((i + apart) % lanes);
+    text += ");\n";
+  }
+  return text + R"(  return sum;
+}
 // C[i,j] += sum over k of A[i,k] * B[j,k], for R rows and J columns: sums are vectors along the depth,
 // joined at its end.
 template <int R, int J, class ARow, class BColumn, class CRow>
 TILEWRIGHT_TARGET TILEWRIGHT_INLINE void block_along_depth(int64_t depth, const Real* a, ARow a_row, const Real* b,
                                                            BColumn b_column, Real* c, CRow c_row, bool fresh) {
-  Vector sum[R][J] = {};
+  Vector sum[R * J] = {};
   const auto step = [&](const auto& read) TILEWRIGHT_TARGET TILEWRIGHT_ALWAYS {
     Vector x[R];
     for (int i = 0; i < R; ++i) x[i] = read(a + i * a_row);
     for (int j = 0; j < J; ++j) {
       const Vector y = read(b + j * b_column);
-      for (int i = 0; i < R; ++i) sum[i][j] += x[i] * y;
+      for (int i = 0; i < R; ++i) sum[i * J + j] += x[i] * y;
     }
   };
   int64_t k = 0;
@@ -102,11 +139,15 @@ TILEWRIGHT_TARGET TILEWRIGHT_INLINE void block_along_depth(int64_t depth, const 
     const Lanes lanes = first_lanes(depth - k);
     step([&](const Real* row) TILEWRIGHT_TARGET TILEWRIGHT_ALWAYS { return load_part(row + k, lanes); });
   }
-  for (int i = 0; i < R; ++i)
-    for (int j = 0; j < J; ++j) {
-      Real& to = c[i * c_row + j];
-      to = (fresh ? Real(0) : to) + across_sum(sum[i][j]);
+  for (int n = 0; n < R * J; n += kJoined) {
+    Vector some[kJoined] = {};
+    for (int m = 0; m < kJoined && n + m < R * J; ++m) some[m] = sum[n + m];
+    const Vector all = joined(some);
+    for (int m = 0; m < kJoined && n + m < R * J; ++m) {
+      Real& to = c[(n + m) / J * c_row + (n + m) % J];
+      to = (fresh ? Real(0) : to) + all[m];
     }
+  }
 }
 // The rows that are left, fewer than R.
 template <int R, int J, class ARow, class BColumn, class CRow>

@@ -70,9 +70,9 @@ std::string planes_text();
 /// bits (steps_of_bytes), else pairs of bfloat16.
 /// `tiles`: products of quads with several rows are of tiles.
 std::string micro_kernel_text(int vector_bytes, bool f64, int steps, bool whole, bool tiles);
-/// `along_depth<R, J>`, after it and vector_functions_text: C[i,j] += A[i,k] * B[j,k] as the operands
+/// `along_depth<R, J>`, after it: C[i,j] += A[i,k] * B[j,k] as the operands
 /// lie.
-std::string along_depth_text();
+std::string along_depth_text(int vector_bytes, bool f64);
 /// The part of it for tiles.
 std::string tiles_text();
 /// The part of it for several steps at once; empty for one.
