@@ -138,8 +138,11 @@ void ProgramPrinter::bring_rows(const Step& s, const std::string& turn, const st
   }
   for (const std::vector<Linear>& guards : s.guards)
     for (const Linear& x : guards) there = both(there, "(" + condition({x}) + ")");
-  out_.line("load_several<" + width + ">(&" + of_register + ", " + source(v.tensor) + " + " +
-            offset_text(v.tensor, s.from) + (there.empty() ? "" : ", " + there) + ");");
+  const bool past_first = v.begins_early && neighbours > 1;
+  if (past_first) there = along.text + " == 0, " + (there.empty() ? "true" : there);
+  out_.line((past_first ? "load_past_first<" : "load_several<") + width + ">(&" + of_register +
+            ", " + source(v.tensor) + " + " + offset_text(v.tensor, s.from) +
+            (there.empty() ? "" : ", " + there) + ");");
 }
 
 /// A stage whose registers hold it until a `put`, or that put.

@@ -239,7 +239,7 @@ Operations operations(const Schedule& s, const ScheduledKernel& k, OpId op, cons
 
 /// Most bytes alive at each software level's instance (plan.md, "Memory use"), by level name. A
 /// level that is a hardware cache is reported the same way: what the plan would need there.
-/// Cost: each loop is walked over four iterations, or a few more (walk_representatives).
+/// Cost: each loop is walked over four iterations, with padding a few more (walk_representatives).
 std::map<std::string, Bytes> memory_use(const Schedule& s);
 /// The first software-managed level whose capacity memory_use exceeds, as a reason; none if it fits.
 std::optional<Reason> misfit(const Schedule& s);

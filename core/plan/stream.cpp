@@ -183,7 +183,7 @@ class Walker {
     };
     Ranges& inside = ranges_;
     std::vector<std::int64_t> more;  // iterations that representatives have besides, ascending
-    if (representatives_ && count > kAllOfThese) more = least_clipped(id, count, ranges);
+    if (representatives_ && count > 2) more = between(id, count, ranges);
     for (std::int64_t i = 0; i < count; i = next(n, i, count, more)) {
       put_back();
       if (steer_) {
@@ -211,19 +211,24 @@ class Walker {
     for (std::size_t i = 0; i < outer_low.size(); ++i) low_of(n.cuts[i]) = outer_low[i];
   }
 
-  /// Where the middle iteration's reads reach beyond a tensor in a dimension that the loop moves
-  /// along: the iterations that reach beyond it least. What is left of a read grows from one
-  /// iteration to the next until its middle is the dimension's, and shrinks from there on; those
-  /// beside that one may have other tiles with it. Ascending. Cost: twice the logarithm of `count`
-  /// ranges for each such dimension.
-  std::vector<std::int64_t> least_clipped(NodeId id, std::int64_t count,
-                                          const Ranges& around) const {
+  /// The iterations that stand for those between the second and the last, ascending. Where padding
+  /// clips no read that the loop moves, these are alike, and the third follows one like it. Else a
+  /// middle one and the next, and the one after that where what slides goes on from what two left.
+  /// Where padding clips the middle one, also those that reach beyond the tensor least: what is
+  /// left of a read grows from one iteration to the next until its middle is the dimension's, and
+  /// shrinks from there on; those beside that one may have other tiles with it. Cost: twice the
+  /// logarithm of `count` ranges for each dimension with padding.
+  std::vector<std::int64_t> between(NodeId id, std::int64_t count, const Ranges& around) const {
+    if (padded_.empty()) return {2};
+    bool clipped = false;
     std::set<std::int64_t> found;
-    if (padded_.empty()) return {};
     const auto inside = [&](std::int64_t iteration) {
       Ranges r = around;
       cut(k_, id, iteration, around, r);
-      for (const Inference& i : k_.node(id).infer) infer(s_, k_, i, r);
+      for (const Inference& i : k_.node(id).infer) {
+        for (const Inference& ahead : i.lookahead) infer(s_, k_, ahead, r);
+        infer(s_, k_, i, r);
+      }
       return r;
     };
     const auto read = [&](const Padded& p, const Ranges& r) {
@@ -236,6 +241,7 @@ class Walker {
         const auto local = static_cast<std::size_t>(s_.workload->local_index(p.op, x.loop));
         return now[local] != before[local];
       });
+      clipped = clipped || moves;
       if (!moves || contains(p.whole, read(p, middle))) continue;
       // Twice as far as the read's middle is from the dimension's.
       const auto beyond = [&](std::int64_t iteration) {
@@ -254,20 +260,21 @@ class Walker {
       for (std::int64_t i = low - kNear; i <= low + kNear; ++i)
         if (i > 1 && i + 1 < count) found.insert(i);
     }
+    if (!clipped) return {2};
+    const bool slides = std::ranges::any_of(k_.buffers, &Buffer::sliding);
+    for (std::int64_t i = count / 2; i <= count / 2 + (slides ? 2 : 1); ++i)
+      if (i + 1 < count) found.insert(i);
     return {found.begin(), found.end()};
   }
 
-  /// The iteration after `i`; of representatives only the first two, a middle one and the last.
-  /// Units keep nothing of one another, so of theirs the second is left out. Where padding clips
-  /// the middle one, others have larger tiles: `more` are met (least_clipped).
+  /// The iteration after `i`; of representatives only the first two, those `between` and the last.
+  /// Units keep nothing of one another, so of theirs the second is left out.
   std::int64_t next(const ScheduleNode& loop, std::int64_t i, std::int64_t count,
-                    const std::vector<std::int64_t>& more) const {
+                    const std::vector<std::int64_t>& between) const {
     const bool apart = unit_of(loop.binding).has_value() && count > 2;
     if (!representatives_ || (i == 0 && !apart) || i + 1 >= count) return i + 1;
-    const std::int64_t middle = count / 2;
-    const std::int64_t then = i < middle ? middle : count - 1;
-    const auto at = std::ranges::upper_bound(more, i);
-    return at == more.end() ? then : std::min(*at, then);
+    const auto at = std::ranges::upper_bound(between, i);
+    return at == between.end() ? count - 1 : *at;
   }
 
   /// Blocks within one iteration of a grid loop.
@@ -431,8 +438,7 @@ class Walker {
     std::int64_t count;
   };
   std::vector<UnitIndex> units_;
-  static constexpr std::int64_t kAllOfThese = 4;  ///< iterations: all are met anyway
-  static constexpr std::int64_t kNear = 1;        ///< to one that is clipped least
+  static constexpr std::int64_t kNear = 1;  ///< to one that is clipped least
   /// A dimension that is read beyond its ends.
   struct Padded {
     OpId op;

@@ -86,9 +86,10 @@ using LoopSteer = std::function<std::int64_t(const LoopPoint& point)>;
 /// passed over, so that what the walk itself keeps is left as by the whole loop.
 void walk(const Schedule& s, const AccessSink& sink, const LoopSteer& steer);
 
-/// The same for one kernel, of every loop only the first two iterations, a middle one and the last;
-/// of one bound to units not the second, as units keep nothing of one another; where padding clips
-/// the middle one, also the one that it clips least, and those beside that. Meets the tile sizes,
+/// The same for one kernel, of every loop only the first two iterations, the third and the last; of
+/// one bound to units not the second, as units keep nothing of one another. Where padding clips
+/// what a loop moves, in place of the third a middle one and the next, the one that it clips least,
+/// and those beside that. Meets the tile sizes,
 /// and the ways in which contents are kept or replaced, but for a few where tiles slide. Liveness
 /// reads it; counts of traffic would be wrong.
 void walk_representatives(const Schedule& s, int kernel, const AccessSink& sink);

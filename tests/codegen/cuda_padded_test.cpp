@@ -53,6 +53,9 @@ Drawn drawn(unsigned seed) {
   const auto rows = [&](int n) { return "y/" + text(std::min(n, down)); };
   around += "c/" + text(mode == 0 ? 1 : std::min(2, channels)) + "@grid ";
   around += rows(tall * lanes_down * warps) + "@grid ";
+  // Tiles that begin and end within a row.
+  const int piece = std::min(points * one_of({2, 3, 4, 5}), across), pieces = one_of({0, 0, 1, 2});
+  if (pieces > 0) around += "x/" + text(piece) + (pieces == 1 ? "@grid " : "@warp ");
   if (mode == 1) around += "c/1@warp ";  // a tile for each warp's channel
   if (warps > 1) within += rows(tall * lanes_down) + "@warp ";
   if (mode == 2) within += "c/1@lane ";  // lanes that share a tile of two channels

@@ -83,6 +83,63 @@ TEST(MemoryUse, IsNoLessThanWhatAWalkFinds) {
   EXPECT_GE(same, trees * 4 / 5);
 }
 
+struct Tree {
+  const char *loops, *operators, *tree;
+  std::vector<std::string> sliding = {};
+  const char* tensors = "";
+};
+
+/// What one iteration leaves for the next is met where it is most: no two neighbours among the
+/// first ones, a middle one and the last had it.
+TEST(MemoryUse, WhatAnIterationLeavesToTheNext) {
+  const Tree trees[] = {
+      // After the first iterations, as the filter is there by then.
+      {"x1: 13, r1: 1, x2: 13, r2: 1, x3: 6, r3: 3",
+       "T1[x1] += T0[x1+r1] * W1[r1]; T2[x2] += T1[x2+r2] * W2[r2]; T3[x3] += T2[2*x3+r3] * W3[r3]",
+       "x3/1 ( ( r1/1 ( L.W1@L1 x1/5@vector r1/1 x1/1 ( L.T0@L1x2 C.T1 ) ) x2/1@vector r2/1 "
+       "( C.T2 ) ) r3/3 r3/3@unroll ( L.W3@L1 C.T3 ) )"},
+      // Where padding clips neither.
+      {"x1: 6, r1: 1, x2: 6, r2: 1, x3: 7, r3: 2",
+       "T1[x1] += T0[x1+r1] * W1[r1]; T2[x2] += T1[x2+r2] * W2[r2]; T3[x3] += T2[x3+r3-1] * W3[r3]",
+       "x1/6 x1/6 ( L.W1@L1 x3/1 x3/1 ( x1/1@vector r1/1 ( C.T1 ) r3/1 ( x2/2 ( L.W2@L1 C.T2 ) "
+       "r3/1 "
+       "( C.T3 ) ) ) )"},
+      // After two of which each slid on from the one before.
+      {"x1: 9, r1: 3, x2: 9, r2: 1, x3: 7, r3: 3",
+       "T1[x1] += T0[2*x1+r1-1] * W1[r1]; T2[x2] += T1[x2+r2] * W2[r2]; T3[x3] += T2[x3+r3] * "
+       "W3[r3]",
+       "x3/1@unroll ( L.W1@L1 x2/9 ( r1/1 ( L.T0@L1 r1/1 r1/1 ( C.T1 ) ) r2/1 x2/3 r2/1 ( C.T2 ) ) "
+       "x3/1 r3/3 r3/2 x3/1 ( C.T3 ) )",
+       {"T1", "T2"}},
+      // Where the range that padding clips is known further in alone.
+      {"c0: 1, y1: 3, r1: 3, x1: 2, s1: 1, c1: 3, y2: 5, r2: 3, x2: 2, s2: 3, c2: 3, y3: 6, r3: 2, "
+       "x3: 1, s3: 2, c3: 4",
+       "T1[c1,y1,x1] += T0[c0,y1+r1,x1+s1] * W1[c1,c0,r1,s1]; T2[c2,y2,x2] += "
+       "T1[c1,y2+r2-2,x2+s2-1] * W2[c2,c1,r2,s2]; T3[c3,y3,x3] += T2[c2,y3+r3-1,x3+s3] * "
+       "W3[c3,c2,r3,s3]",
+       "y3/1 ( L.T0@L1 c1/2 ( L.W1@L1 c0/1 s1/1 c0/1 r1/1 y1/1 ( C.T1 ) ) x3/1 ( y2/2 r2/1 x2/1 "
+       "y2/2 c2/2 ( C.T2 ) y3/1 ( c3/1 y3/1 ( C.T3 ) S.T3@DRAM ) ) )",
+       {},
+       "tensors: {T0: [c0, 5, 2], T1: [c1, y1, x1], T2: [c2, y2, x2], T3: [c3, y3, x3]}\n"}};
+  for (const Tree& t : trees) {
+    SCOPED_TRACE(t.tree);
+    std::string text = std::string("loops: {") + t.loops + "}\n" + t.tensors + "operators:\n";
+    for (std::string_view rest = t.operators; !rest.empty();) {
+      const std::size_t end = rest.find("; ");
+      text += "  - \"" + std::string(rest.substr(0, 2)) + ": " + std::string(rest.substr(0, end)) +
+              "\"\n";
+      rest = end == rest.npos ? "" : rest.substr(end + 2);
+    }
+    const auto w = std::make_shared<const Workload>(workload_from_yaml(text, "windows"));
+    const auto machine = std::make_shared<const Machine>(named_machine("scratchpad:1K"));
+    Kernel k{.name = "k", .level = "L1", .tree = parse_tree(t.tree)};
+    for (const std::string& tensor : t.sliding) k.flags[tensor].sliding = true;
+    const Result<Schedule> s = resolve({.kernels = {k}}, w, machine);
+    ASSERT_TRUE(s) << s.reason();
+    EXPECT_GE(memory_use(*s).at("L1").value, walked(*s));
+  }
+}
+
 /// A window of four elements that moves by two over five of X, of which padding has `before`.
 Bytes of_windows(int windows, int before, const std::string& tree) {
   const std::string text = "loops: {x: " + std::to_string(windows) +

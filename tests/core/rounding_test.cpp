@@ -79,16 +79,43 @@ TEST(Bounds, OfRepeatedTermsAddUp) {
   EXPECT_GT(worst, 0.03);  // and without the repetitions more than 1
 }
 
+/// Terms that a clamp cuts off are equal, and rounded alike each time; whole ones are not rounded.
+TEST(Bounds, OfTermsThatAreCutOffAddUp) {
+  const Workload w = workload_from_yaml(
+      "name: t\ndtype: f32\nloops: {b: 60, k: 4000}\noperators:\n"
+      "  - C[b,k] = min(x[b,k] - y[b], z[b])\n  - S[b] += C[b,k]\n"
+      "  - W[b] += min(x[b,k] + 9, 6)\noutputs: [S, W]\n"
+      "tensors: {x: [60, 4000], y: [60], z: [60]}\n",
+      "t");
+  TensorValues inputs = random_inputs(w, 3);
+  const auto at = [&](const char* name) { return w.find_tensor(name)->index(); };
+  for (double& y : inputs[at("y")]) y = -8;
+  for (std::size_t b = 0; b < 60; ++b) inputs[at("z")][b] = 0.1F * static_cast<float>(b + 1);
+  const Bounded all = evaluate_bounded(w, inputs);
+  double worst = 0;
+  for (std::size_t b = 0; b < 60; ++b) {
+    const auto term = static_cast<float>(of(w, inputs, "z")[b]);
+    float sum = 0;
+    for (int k = 0; k < 4000; ++k) sum += term;
+    const double value = of(w, all.values, "S")[b], bound = of(w, all.bounds, "S")[b];
+    worst = std::max(worst, std::abs(sum - value) / bound);
+    EXPECT_LT(bound, 2e-3 * std::abs(value)) << b;
+    EXPECT_LT(of(w, all.bounds, "W")[b], 5e-5 * of(w, all.values, "W")[b]);
+  }
+  EXPECT_LT(worst, 1);
+  EXPECT_GT(worst, 0.03);  // and without what equal terms add more than 1
+}
+
 /// A factor that the terms of a sum share is rounded once for all of them: nowhere else are so many
 /// of them off alike as where it cancels.
 TEST(Bounds, OfSharedFactorsAddUp) {
   std::string near;
   for (int i = 0; i < 60; ++i) near += (i > 0 ? ", " : "") + std::to_string(0.9 + 1e-4 * (i + 1));
-  const Workload w = workload_from_yaml(
-      "name: t\ndtype: f32\nloops: {b: 60, k: 4000}\nvalues: {y: [" + near +
-          "]}\noperators:\n  - S[b] += square(x[k]) * log(y[b] + 0.1)\n"
-          "tensors: {x: [4000], y: [60]}\n",
-      "t");
+  const Workload w =
+      workload_from_yaml("name: t\ndtype: f32\nloops: {b: 60, k: 4000}\nvalues: {y: [" + near +
+                             "]}\noperators:\n  - S[b] += square(x[k]) * log(y[b] + 0.1)\n"
+                             "tensors: {x: [4000], y: [60]}\n",
+                         "t");
   const TensorValues inputs = random_inputs(w, 3);
   const Bounded all = evaluate_bounded(w, inputs);
   double squares = 0, worst = 0;

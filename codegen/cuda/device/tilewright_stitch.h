@@ -194,6 +194,14 @@ TW_DEVICE T read_alike(Launched<T> from, bool) {
   return read_in_place(from.at, true);
 }
 #endif
+/// The same of elements that a row begins within: of its `first` ones the last alone is read.
+template <int N, class P, class R>
+TW_DEVICE void load_past_first(R* to, P from, bool first, bool in) {
+  R last;
+  load_several<N>(to, from, in && !first);
+  load_several<1>(&last, from + (N - 1), in && first);
+  if (first) to[N - 1] = last;
+}
 /// N neighbours in shared memory, from a multiple of so many on: to registers, and from there.
 template <int N, class R>
 TW_DEVICE void get_several(R* to, const R* from) {

@@ -129,8 +129,10 @@ bool Lowering::pad(Value& v) {
   Span& row = tile.back();
   bring_rows_whole(v, row);
   if (v.whole == 0) v.padded = neighbours_of(v, tile);
-  if (v.padded == 2 && row.lo.constant % 2 != 0 && v.whole == 0)
+  if (v.padded == 2 && row.lo.constant % 2 != 0 && v.whole == 0) {
+    v.begins_early = variables_.upper(row.lo) > 0;  // else it is outside of the tensor
     row.lo = row.lo - number(1), ++row.most;
+  }
   if (row.most == 1) v.padded = 1;  // no neighbour is read
   if (row.most > 1 && v.whole == 0) {
     const std::int64_t whole = kNeighbours * ceil_div(row.most, kNeighbours);

@@ -256,6 +256,7 @@ void Lowering::stage(std::size_t value, std::vector<Step>& out) {
     std::vector<Linear> guards;
     for (const Linear& e : s.ends) guards.push_back(e - key.back());
     if (s.from_zero) guards.push_back(key.back() + number(1));
+    if (v.begins_early && v.padded == 1 && &s == &v.tile.back()) guards.push_back(linear(id));
     step.guards.push_back(std::move(guards));
   }
   step.from = flat(v.tensor, key);

@@ -98,6 +98,9 @@ struct Value {
   /// exists, and where in the tile that begins. What lies beside it is zero. 0: rows are told by
   /// conditions.
   std::int64_t whole = 0, whole_from = 0;
+  /// Of such a window, where its rows begin one element before what is read, so that neighbours lie
+  /// at even places: that element is not loaded.
+  bool begins_early = false;
   bool alike = false;  ///< loaded: few values, the same for all threads of a block, each of which
                        ///< loads them
   bool loaded() const { return output < 0; }

@@ -273,12 +273,47 @@ class Errors {
     return variance;
   }
 
+  /// Adds to variances of sums what terms add that are equal, the largest and the smallest of a
+  /// sum: those that a clamp cut off. r of them are rounded alike, unless each of their multiples
+  /// is a number of the type.
+  void of_equal_terms(OpId id, const Output& o, const std::vector<double>& value, double* to) {
+    const TensorId t = o.target.tensor;
+    const double n = terms(id), unit = arithmetic_of(w_.tensor(t).dtype).unit;
+    const std::vector<std::int64_t>& shape = w_.tensor(t).shape;
+    std::vector<double> extreme, other;
+    const int place = static_cast<int>(sources_.size());
+    for (const Combine which : {Combine::max, Combine::min}) {
+      reference::sweep(domain_, Program(o.value, place), sources_,
+                       {&o.target, shape, fill(extreme, value.size(), identity_of(which))}, which,
+                       0);
+      const Expr found{.kind = Expr::Kind::input, .input = place};
+      const Expr differs{.kind = Expr::Kind::call,
+                         .function = "lt",
+                         .args = which == Combine::max ? std::vector{o.value, found}
+                                                       : std::vector{found, o.value}};
+      std::vector<Source> with = sources_;
+      with.push_back({&o.target, shape, extreme.data()});
+      reference::sweep(domain_, Program(differs, place + 1), with,
+                       {&o.target, shape, fill(other, value.size(), 0.0)}, Combine::sum, 0);
+      for (std::size_t i = 0; i < value.size(); ++i) {
+        const double equal = n - other[i],
+                     size = std::max(std::abs(value[i]), equal * std::abs(extreme[i]));
+        if (equal * equal <= n || !std::isfinite(size) || size == 0) continue;
+        const double last =
+            std::ldexp(unit_of(w_.tensor(t).dtype == DType::f64 ? DType::f64 : DType::f32),
+                       std::ilogb(size) + 1);
+        if (std::fmod(extreme[i], last) != 0) to[i] += equal * equal * unit * unit * size * size;
+      }
+    }
+  }
+
   void of_sum(OpId id, const Output& o, const std::vector<double>& value, double* to) {
     const Operator& op = w_.op(id);
     const TensorId t = o.target.tensor;
     const double partial = of_partial_sums(id, o);
     std::vector<double> together;  // errors that all terms share
-    if (!of_products(id, partial, to)) {
+    const bool products = of_products(id, partial, to);
+    if (!products) {
       std::vector<LoopId> loops;
       std::ranges::copy_if(w_.reduction_loops(id), std::back_inserter(loops),
                            [&](LoopId l) { return w_.loop(l).extent > 1; });
@@ -299,6 +334,7 @@ class Errors {
                          {&o.target, w_.tensor(t).shape, fill(together, value.size(), 0.0)},
                          Combine::sum, 0);
     }
+    if (!products && terms(id) > kReach * kReach) of_equal_terms(id, o, value, to);
     reference::for_each_range(
         static_cast<std::int64_t>(value.size()), 0, [&](std::int64_t begin, std::int64_t end) {
           for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)

@@ -13,7 +13,8 @@
 //     sums, whatever their order, each of them at most sqrt(S^2 + sum t^2), S the sum itself:
 //     partial sums of terms that come in no order of size or sign are not larger. A number that is
 //     added r times is rounded alike each time: of a summand that some summed loops do not index, n
-//     counts as n r. In 16 bits also a last bit of f32 for each addition of products, which tensor
+//     counts as n r; where r terms are a sum's largest or its smallest, as those are that a clamp
+//     cuts off, r^2 comes to n. In 16 bits also a last bit of f32 for each addition of products, which tensor
 //     cores cut off: n / 8 of them, or as many as a plan has steps (Rounding::additions);
 //   - the place of a row's largest element (ArgMax, written as select(lt(x, most), none, place)) is
 //     exact where one element alone may be the largest, else any of those that may be;
