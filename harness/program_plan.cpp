@@ -173,7 +173,7 @@ class Maker {
     const auto known = merged_.find(key);
     if (known != merged_.end()) return known->second ? &*known->second : nullptr;
     std::optional<Whole>& found = merged_[key];
-    std::optional<Workload> w = merged_loops(named);
+    std::optional<Workload> w = merged_loops_of_parts(named);
     if (!w) return nullptr;
     // Where caches are the hardware's, a longer row has fewer parts of vectors and fewer ends, and
     // steps of one loop follow one another in memory: the price has less than that.

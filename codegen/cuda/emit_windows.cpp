@@ -40,8 +40,9 @@ std::string shape_text(const WindowProduct& p, const std::string& name, bool ear
         {"kVector", p.vector}});
   line({{"kInColumn", p.in_column}, {"kLeftTapY", p.left_tap_y}, {"kLeftTapX", p.left_tap_x}});
   out.line("static constexpr bool kEarly = " + std::string(early ? "true" : "false") +
-           ", kLeftBefore = " + (before ? "true" : "false") + ", kFlat = " +
-           (p.flat ? "true" : "false") + ", kBeside = " + (p.beside ? "true" : "false") +
+           ", kLeftBefore = " + (before ? "true" : "false") +
+           ", kFlat = " + (p.flat ? "true" : "false") + ", kTf32 = " + (p.tf32 ? "true" : "false") +
+           ", kBeside = " + (p.beside ? "true" : "false") +
            ", kTurned = " + (p.turned ? "true;" : "false;"));
   out.end();
   out.line("};");
@@ -129,7 +130,7 @@ KernelText emit_windows(Program& p, int index, const WindowProduct& product) {
   add_sums(text, p, index, product.product, product.epilogue,
            product.fma() ? "the sums of a thread" : "the sums of a warp's matrix instructions");
   text.program = lowering::describe(product, p.schedule, index);
-  p.used.push_back(product.fma() ? "simt" : "mma");
+  p.used.push_back(product.fma() ? "simt" : product.tf32 ? "tf32x3" : "mma");
   return text;
 }
 

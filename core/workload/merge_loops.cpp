@@ -1,8 +1,10 @@
 #include "core/workload/merge_loops.h"
 
 #include <algorithm>
+#include <map>
 
 #include "core/workload/access.h"
+#include "core/workload/rewrite/substitute.h"
 
 namespace tilewright {
 namespace {
@@ -119,6 +121,62 @@ class Merger {
   std::vector<int> at_;  ///< by TensorId
 };
 
+/// By operator, the first one that it is connected with by tensors that one writes and one reads.
+std::vector<std::size_t> connected(const Workload& w) {
+  std::vector<std::size_t> first(w.operators().size());
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    first[i] = i;
+    for (const Access& a : w.operators()[i].inputs) {
+      const OpId producer = w.producer(a.tensor);
+      if (!producer.valid()) continue;
+      const std::size_t one = first[i], other = first[producer.index()];
+      for (std::size_t j = 0; j <= i; ++j)
+        if (first[j] == one || first[j] == other) first[j] = std::min(one, other);
+    }
+  }
+  return first;
+}
+
+void replace(Expr& e, const std::map<LoopId, LoopId>& by) {
+  if (const auto at = by.find(e.loop); e.kind == Expr::Kind::index && at != by.end())
+    e.loop = at->second;
+  for (Expr& arg : e.args) replace(arg, by);
+}
+
+void replace(Operator& op, const std::map<LoopId, LoopId>& by) {
+  const auto own = [&](LoopId& l) {
+    if (const auto at = by.find(l); at != by.end()) l = at->second;
+  };
+  for_each_access(op, [&](Access& a) {
+    for (Affine& index : a.index)
+      for (Term& t : index.terms) own(t.loop);
+  });
+  for (LoopId& l : op.loops) own(l);
+  for (Output& o : op.outputs) {
+    replace(o.value, by);
+    if (o.rescale) replace(*o.rescale, by);
+  }
+}
+
+/// Where parts have loops in common: each with its own.
+std::optional<Workload> with_own_loops(const Workload& w) {
+  const std::vector<std::size_t> part = connected(w);
+  std::optional<WorkloadSpec> spec;
+  std::map<LoopId, std::size_t> owner;                      // the part that has it first
+  std::map<std::size_t, std::map<LoopId, LoopId>> renamed;  // by part
+  for (std::size_t i = 0; i < part.size(); ++i) {
+    std::map<LoopId, LoopId>& own = renamed[part[i]];
+    for (const LoopId l : w.operators()[i].loops) {
+      if (owner.try_emplace(l, part[i]).first->second == part[i] || own.contains(l)) continue;
+      if (!spec) spec = w.spec();
+      own[l] = rewrite::add_loop(*spec, w.loop(l).name, w.loop(l).extent);
+    }
+    if (spec) replace(spec->operators[i], own);
+  }
+  if (!spec) return std::nullopt;
+  return Workload::create(std::move(*spec));
+}
+
 std::optional<WorkloadSpec> merged_once(const WorkloadSpec& spec, const MayMerge& may) {
   for (std::size_t a = 0; a < spec.loops.size(); ++a)
     for (std::size_t b = 0; b < spec.loops.size(); ++b) {
@@ -137,6 +195,11 @@ std::optional<Workload> merged_loops(const Workload& w, const MayMerge& may) {
     spec = std::move(next);
   if (!spec) return std::nullopt;
   return Workload::create(std::move(*spec));
+}
+
+std::optional<Workload> merged_loops_of_parts(const Workload& w) {
+  const std::optional<Workload> apart = with_own_loops(w);
+  return merged_loops(apart ? *apart : w);
 }
 
 }  // namespace tilewright

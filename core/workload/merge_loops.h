@@ -24,4 +24,11 @@ using MayMerge = std::function<bool(const Loop& outer, const Loop& inner)>;
 /// quadratic in loops.
 std::optional<Workload> merged_loops(const Workload& w, const MayMerge& may = {});
 
+/// The same of a workload in which operators that pass nothing to one another, not by others
+/// between them either, have loops of their own: copies that share a launch are such, and what is
+/// one loop of one of them may be two loops of another. One part's loops keep their names.
+///
+///   p[m,k,l] = x[k,l,m]; q[k,n,l] = y[k,n,l]   =>   p[m,k] = x[k,m]; q[k_2] = y[k_2]
+std::optional<Workload> merged_loops_of_parts(const Workload& w);
+
 }  // namespace tilewright

@@ -60,7 +60,9 @@ double bytes_of(const Workload& w) {
 
 struct Known : KnownGroups {
   std::set<std::string> unheard = {};  ///< models whose search of a whole would take too long
-  std::set<std::string> apart = {};    ///< products whose loops lie apart, before rewrites
+  /// Products whose loops lie apart, before rewrites; of few operators, all products.
+  std::set<std::string> apart = {};
+  std::set<std::string> asked = {};  ///< all operators, before rewrites
   /// Of the workload as it is: what rewrites change in a large one is little, and its other groups
   /// are found again.
   double working_set = 0;
@@ -183,14 +185,17 @@ class GpuPlanner {
   }
 
   /// Products whose loops lie apart are priced as programs have them: loops that always go together
-  /// are one there.
+  /// are one there. So are the copies that they read after rewrites.
   void merge(const Group& group, Best& best) const {
     const Workload& w = *group.workload;
+    const auto among = [&](const std::set<std::string>& names) {
+      return [&](const Operator& op) { return names.contains(op.name); };
+    };
     if (best.plan.kernels.size() > 1 || !best.rewrites.empty() ||
-        std::ranges::none_of(w.operators(),
-                             [&](const Operator& op) { return known_.apart.contains(op.name); }))
+        (std::ranges::none_of(w.operators(), among(known_.apart)) &&
+         std::ranges::any_of(w.operators(), among(known_.asked))))
       return;
-    const std::optional<Workload> merged = merged_loops(without_names(w));
+    const std::optional<Workload> merged = merged_loops_of_parts(without_names(w));
     if (!merged) return;
     Group whole{.ops = {}, .workload = std::make_shared<const Workload>(*merged)};
     for (std::size_t i = 0; i < w.operators().size(); ++i) whole.ops.emplace_back(i);
@@ -499,12 +504,19 @@ Result<Planned> planned(const Question& asked, const Composition& composed,
   return Reason{why};
 }
 
+std::vector<std::string> names_of(const Workload& w, const std::vector<OpId>& ops) {
+  std::vector<std::string> names;
+  for (const OpId op : ops) names.push_back(w.op(op).name);
+  return names;
+}
+
 /// Products whose loops lie apart: those that a rewrite gives rows or matrices.
 std::set<std::string> products_apart(const Workload& w,
                                      const std::shared_ptr<const Workload>& rows) {
   std::set<std::string> names;
   for (const bool windows : {false, true})
-    for (const OpId op : no_products_of_matrices(w, windows)) names.insert(w.op(op).name);
+    for (std::string& name : names_of(w, no_products_of_matrices(w, windows)))
+      names.insert(std::move(name));
   if (rows == nullptr) return names;
   for (const Operator& op : rows->operators()) {
     if (w.find_op(op.name)) continue;
@@ -513,6 +525,31 @@ std::set<std::string> products_apart(const Workload& w,
         if (rows->is_contraction(reader)) names.insert(rows->op(reader).name);
   }
   return names;
+}
+
+/// Products that read rows which begin anywhere, with padded ones: of the quickest plan's copies;
+/// where it has none, of the workload as it is and of copies that are matrices.
+void try_padded(Wholes& wholes, const std::shared_ptr<const Workload>& w) {
+  std::vector<Composition> all;
+  if (wholes.best() && copies_first(wholes.best()->composed)) {
+    all.push_back(wholes.best()->composed);
+  } else {
+    all.push_back({.rewrites = {}, .workload = w});
+    Wholes::try_names(all.front(), kMatrices, names_of(*w, no_products_of_matrices(*w, false)),
+                      false, [&](const Composition& c) {
+                        all.push_back(c);
+                        return false;
+                      });
+  }
+  const auto try_each = [&](const Wholes::Tried& tried) {
+    for (const Composition& from : all) {
+      std::vector<std::string> odd;
+      for (const LoopId l : loops_of_odd_rows(*from.workload))
+        odd.push_back(from.workload->loop(l).name);
+      if (odd.size() <= kMostPadded) Wholes::try_names(from, kPad, odd, true, tried);
+    }
+  };
+  wholes.takes_best_of(try_each, kPaddedGain);
 }
 
 }  // namespace
@@ -526,12 +563,15 @@ Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
   const auto rows = rewritten(q.workload, {kRowsFirst});
   Known known;
   known.apart = products_apart(*q.workload, rows);
+  for (const Operator& op : q.workload->operators()) known.asked.insert(op.name);
+  // Small workloads also as they are after other rewrites of the whole, and computing again.
+  const bool small = rewrites && q.workload->operators().size() <= kMostComposed;
+  for (std::size_t i = 0; small && i < q.workload->operators().size(); ++i)
+    if (q.workload->is_contraction(OpId(i))) known.apart.insert(q.workload->operators()[i].name);
   const auto plan = [&](const Composition& c) { return planned(q, c, *device, settings, known); };
   Wholes wholes(q.workload, plan, rewrites);
   const Result<Planned>& best = wholes.best();
   const auto tried = [&](const Composition& c) { return wholes.tries(c); };
-  // Small workloads also as they are after other rewrites of the whole, and computing again.
-  const bool small = rewrites && q.workload->operators().size() <= kMostComposed;
   if (rewrites && rows != nullptr) wholes.tries({{kRowsFirst}, rows}, kRowsGain);
   for (const bool windows : {false, true})
     if (rewrites) wholes.try_matrices(windows, small, small ? kLongerRows : "");
@@ -541,17 +581,7 @@ Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
     if (auto longer = rewritten(q.workload, {kLongerRows}))
       wholes.takes(wholes.planned({.rewrites = {kLongerRows}, .workload = std::move(longer)}),
                    kLongerRowsGain);
-    // Products that read rows which begin anywhere, with padded ones.
-    const Composition from = best && copies_first(best->composed)
-                                 ? best->composed
-                                 : Composition{.rewrites = {}, .workload = q.workload};
-    std::vector<std::string> odd;
-    for (const LoopId l : loops_of_odd_rows(*from.workload))
-      odd.push_back(from.workload->loop(l).name);
-    if (odd.size() <= kMostPadded)
-      wholes.takes_best_of(
-          [&](const Wholes::Tried& t) { Wholes::try_names(from, kPad, odd, true, t); },
-          kPaddedGain);
+    try_padded(wholes, q.workload);
   }
   if (rewrites && pricer->rates().wgmma > 0)
     wholes.takes_best_of(

@@ -122,7 +122,7 @@ class Planner {
     const Workload named = with_constants(without_names(*part), constant);
     const auto [at, fresh] = known_.merged.emplace(to_yaml(named), std::nullopt);
     if (!fresh) return at->second;
-    const std::optional<Workload> merged = merged_loops(without_names(named));
+    const std::optional<Workload> merged = merged_loops_of_parts(without_names(named));
     if (!merged) return at->second;
     Question q = q_;
     q.workload = std::make_shared<const Workload>(with_constants(*merged, constant));

@@ -104,7 +104,7 @@ void BoundTreeWriter::units_of_points(std::vector<int> rows) {
   const int along = last_of(rows);
   std::erase(rows, along);
   inner_ |= bit(along);
-  if (s_.lanes_across > 1) return units_of_tiles(rows, along, crossing_loop(g_, c_));
+  if (s_.lanes_across > 1) return units_of_tiles(rows, along, crossing_loops(g_, c_));
   bound_ = Binding::thread;
   const bool is_short = !rows.empty() && extent(along) <= kShortRounds * kWarp * step_along(along);
   if (is_short) {
@@ -159,15 +159,27 @@ bool BoundTreeWriter::is_window(const Access& a) const {
   });
 }
 
-void BoundTreeWriter::units_of_tiles(const std::vector<int>& rows, int along, int other) {
+void BoundTreeWriter::units_of_tiles(const std::vector<int>& rows, int along,
+                                     const Crossing& crossing) {
   struct Side {
     int loop;
     std::int64_t step, lanes, warps = 1;
     std::int64_t of_warp() const { return step * lanes; }
     std::int64_t of_block() const { return of_warp() * warps; }
   };
-  Side a{.loop = along, .step = step_along(along), .lanes = kWarp / s_.lanes_across};
-  Side o{.loop = other, .step = step_along(other, s_.across), .lanes = s_.lanes_across};
+  const int other = crossing.other;
+  // Lanes that move a piece.
+  const std::int64_t of_piece =
+      crossing.pieces ? static_cast<std::int64_t>(std::bit_ceil(
+                            static_cast<std::uint64_t>(ceil_div(extent(along), step_along(along)))))
+                      : 1;
+  const std::int64_t lanes = std::max<std::int64_t>(1, kWarp / of_piece);
+  Side o{.loop = other,
+         .step = step_along(other, s_.across),
+         .lanes = std::min(s_.lanes_across, std::max<std::int64_t>(1, lanes / 2))};
+  Side a{.loop = crossing.along,
+         .step = crossing.pieces ? 1 : step_along(along),
+         .lanes = lanes / o.lanes};
   std::int64_t together = 1;  // such tiles a warp, where both loops are short
   for (Side* s : {&a, &o})
     while (s->lanes > 1 && s->of_warp() / 2 >= extent(s->loop)) s->lanes /= 2, together *= 2;
@@ -184,11 +196,11 @@ void BoundTreeWriter::units_of_tiles(const std::vector<int>& rows, int along, in
   // around.
   const std::int64_t left = together * (threads_ / kWarp / (a.warps * o.warps));
   int more = -1;
+  const auto around = [&](int l) { return l != a.loop && l != o.loop; };
   for (int l : rows)
-    if (l != other && left > 1 && extent(l) > 1 && (more < 0 || extent(l) >= extent(more)))
-      more = l;
+    if (around(l) && left > 1 && extent(l) > 1 && (more < 0 || extent(l) >= extent(more))) more = l;
   for (int l : rows)
-    if (l != other) cuts_.push_back({l, l == more ? std::min(left, extent(l)) : 1, Binding::grid});
+    if (around(l)) cuts_.push_back({l, l == more ? std::min(left, extent(l)) : 1, Binding::grid});
   for (const Side* s : {&o, &a})
     cuts_.push_back({s->loop, std::min(s->of_block(), extent(s->loop)), Binding::grid});
   if (more >= 0) cuts_.push_back({more, std::min(together, extent(more)), Binding::warp});
@@ -196,6 +208,7 @@ void BoundTreeWriter::units_of_tiles(const std::vector<int>& rows, int along, in
     if (s->warps > 1) cuts_.push_back({s->loop, s->of_warp(), Binding::warp});
   if (more >= 0 && together > 1) cuts_.push_back({more, 1, Binding::lane});
   cuts_.push_back({other, o.step, Binding::lane});
+  if (crossing.pieces) cuts_.push_back({a.loop, 1, Binding::lane});
   bound_ = Binding::lane;
 }
 

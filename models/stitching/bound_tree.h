@@ -48,8 +48,17 @@ Result<BoundTree> bound_tree(const Graph& g, const Device& d, const Stitched& s,
 /// does.
 int contiguous_loop(const Graph& g, const Component& c, LoopSet among);
 /// Of points of which some tensors have neighbours along one loop and others along another (a
-/// transposition): the other loop, of the most bytes. -1: there is none.
-int crossing_loop(const Graph& g, const Component& c);
+/// transposition): both. Neighbours are elements, along the contiguous loop and of the most bytes
+/// along `other`; or, where all have elements along the contiguous loop, but fewer than a line of
+/// memory, such pieces.
+///
+///   y[b,a,c] = x[a,b,c]   =>   along: b, other: a, in pieces of c, where c is short
+struct Crossing {
+  int along = -1;
+  int other = -1;       ///< -1: no transposition
+  bool pieces = false;  ///< neighbours are rows of the contiguous loop
+};
+Crossing crossing_loops(const Graph& g, const Component& c);
 /// Whether neighbouring elements in memory belong to different rows of the part (sums over rows of
 /// a matrix): its rows are columns, and a warp that goes along one would touch a sector an element.
 bool runs_over_columns(const Graph& g, const Component& c);

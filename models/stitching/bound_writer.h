@@ -59,7 +59,7 @@ class BoundTreeWriter {
   /// Points that some tensors have neighbours of along `along` and others along `other`: a warp has
   /// a tile of both loops, so that whole sectors come and go, and a block's warps lie so that its
   /// tile is about as long either way.
-  void units_of_tiles(const std::vector<int>& rows, int along, int other);
+  void units_of_tiles(const std::vector<int>& rows, int along, const Crossing& crossing);
 
   /// Elements a step along a loop: as many of `vector` (or of `most`) as divide it.
   std::int64_t step_along(int l) const { return step_along(l, s_.vector); }

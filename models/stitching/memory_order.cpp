@@ -1,6 +1,7 @@
 // Which loop of a part walks memory element after element, and what follows from that.
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "models/stitching/bound_tree.h"
 #include "models/stitching/loops.h"
@@ -10,6 +11,7 @@ namespace {
 
 constexpr std::int64_t kAccess =
     16;  // bytes: the widest access of a thread (CUDA C++ Programming Guide)
+constexpr std::int64_t kLine = 128;  // bytes of a line of memory
 
 /// Calls f(access) for what the part reads from home and writes there.
 template <class F>
@@ -89,10 +91,11 @@ bool may_split(const Graph& g, const Component& c) {
          });
 }
 
-int crossing_loop(const Graph& g, const Component& c) {
+namespace {
+
+/// By loop, the bytes of what has neighbours along it: elements, or pieces of the loop `along`.
+std::vector<std::int64_t> bytes_beside(const Graph& g, const Component& c, int along, bool pieces) {
   const Workload& w = g.workload();
-  const int along = contiguous_loop(g, c, LoopSet::all());
-  if (along < 0 || !c.rows.has(along)) return -1;
   std::vector<std::int64_t> bytes(w.loops().size());
   each_home_access(g, c, [&](const Access& a) {
     if (a.index.empty() || is_gather(a)) return;
@@ -100,15 +103,42 @@ int crossing_loop(const Graph& g, const Component& c) {
       return std::ranges::any_of(
           i.terms, [&](const Term& t) { return static_cast<int>(t.loop.index()) == along; });
     };
+    if (pieces != goes(a.index.back())) return;
     // Of what has both: one element of the crossing loop lies far from the next along the other.
-    if (goes(a.index.back()) || std::ranges::none_of(a.index, goes)) return;
-    for (const Term& t : a.index.back().terms)
-      if (t.coefficient == 1) bytes[t.loop.index()] += w.tensor(a.tensor).bytes().value;
+    if (!pieces && std::ranges::none_of(a.index, goes)) return;
+    auto dimension = a.index.rbegin();
+    const auto stands = [&](const Affine& i) {
+      return std::ranges::none_of(i.terms,
+                                  [&](const Term& t) { return w.loop(t.loop).extent > 1; });
+    };
+    if (pieces) dimension = std::find_if_not(dimension + 1, a.index.rend(), stands);
+    if (dimension == a.index.rend()) return;
+    for (const Term& t : dimension->terms)
+      if (t.coefficient == 1 && static_cast<int>(t.loop.index()) != along)
+        bytes[t.loop.index()] += w.tensor(a.tensor).bytes().value;
   });
-  const auto most = std::ranges::max_element(bytes);
-  if (most == bytes.end() || *most == 0) return -1;
-  const int l = static_cast<int>(most - bytes.begin());
-  return c.rows.has(l) ? l : -1;
+  return bytes;
+}
+
+}  // namespace
+
+Crossing crossing_loops(const Graph& g, const Component& c) {
+  const int along = contiguous_loop(g, c, LoopSet::all());
+  if (along < 0 || !c.rows.has(along)) return {};
+  // Takes out the loop of the most bytes.
+  const auto most_of = [&](std::vector<std::int64_t>& bytes) {
+    const auto most = std::ranges::max_element(bytes);
+    if (most == bytes.end() || std::exchange(*most, 0) == 0) return -1;
+    const int l = static_cast<int>(most - bytes.begin());
+    return c.rows.has(l) ? l : -1;
+  };
+  std::vector<std::int64_t> bytes = bytes_beside(g, c, along, false);
+  if (const int other = most_of(bytes); other >= 0) return {.along = along, .other = other};
+  if (g.extent(along) * smallest_element(g, c) >= kLine) return {};
+  bytes = bytes_beside(g, c, along, true);
+  const int first = most_of(bytes), second = most_of(bytes);
+  if (first < 0 || second < 0) return {};
+  return {.along = first, .other = second, .pieces = true};
 }
 
 std::int64_t widest_vector(const Graph& g, const Component& c) {

@@ -175,7 +175,7 @@ class Part {
   bool points_ = false;        ///< a row is a point
   bool nested_ = false;        ///< has_nested_rows()
   std::int64_t widest_ = 1;
-  int crossing_ = -1;                 ///< of points, crossing_loop()
+  Crossing crossing_;                 ///< of points, crossing_loops()
   std::optional<WindowLoops> image_;  ///< of windows, window_loops()
   double dram_bytes_ = 0;             ///< compulsory
   Demand all_;                        ///< of all its points, by one thread, or of a block's columns

@@ -25,6 +25,7 @@ constexpr std::array<Scheme, 3> kThreeSchemes = {Scheme::thread, Scheme::warp, S
 constexpr double kSummedByBlock =
     32;  // of a column, at least: its part is written for each 32 read
 constexpr std::int64_t kMostTurns = 8;
+constexpr std::int64_t kMostPieces = 4;   // of a transposition, that a thread moves
 constexpr std::int64_t kMostSummed = 64;  // turns of a thread that adds up points
 constexpr std::size_t kMostGroups = 6;    // of which every combination of schemes is tried
 constexpr std::size_t kBeam = 64;         // combinations that are gone on with where there are more
@@ -58,7 +59,7 @@ Part::Part(const Graph& g, const Device& d, const Component& c, const Options& o
   over_columns_ = runs_over_columns(g, c);
   widest_ = widest_vector(g, c);
   nested_ = has_nested_rows(g, c);
-  if (points_ && c.partial.empty() && c.along < 0) crossing_ = crossing_loop(g, c);
+  if (points_ && c.partial.empty() && c.along < 0) crossing_ = crossing_loops(g, c);
 }
 
 // ---- Groups
@@ -243,7 +244,7 @@ void Part::each_written(std::int64_t threads, const std::function<void(Stitched&
           for (s.splits = 1; s.splits == 1 || static_cast<double>(s.splits) <= most; s.splits *= 2)
             f(s);
       s.turns = s.splits = 1;
-      if (crossing_ >= 0 && scheme == Scheme::thread) each_tile(s, f);
+      if (crossing_.other >= 0 && scheme == Scheme::thread) each_tile(s, f);
       if (image_ && scheme == Scheme::thread) each_window_tile(g_, *image_, s, f);
       if (!nested_ || scheme == Scheme::thread) continue;
       for (Spread spread : {Spread::others, Spread::contiguous}) {
@@ -256,11 +257,13 @@ void Part::each_written(std::int64_t threads, const std::function<void(Stitched&
 }
 
 /// Of points of a transposition, tiles of both loops: accesses as wide as can be or half, each
-/// way, and lanes along one loop or the other.
+/// way (of pieces, up to four of them), and lanes along one loop or the other.
 void Part::each_tile(Stitched& s, const std::function<void(Stitched&)>& f) const {
-  const std::int64_t widest = widest_vector(g_, c_, crossing_);
+  const std::int64_t widest =
+      crossing_.pieces ? kMostPieces : widest_vector(g_, c_, crossing_.other);
+  const std::int64_t least = crossing_.pieces ? 1 : std::max<std::int64_t>(1, widest / 2);
   for (s.vector = std::max<std::int64_t>(1, widest_ / 2); s.vector <= widest_; s.vector *= 2)
-    for (s.across = std::max<std::int64_t>(1, widest / 2); s.across <= widest; s.across *= 2)
+    for (s.across = least; s.across <= widest; s.across *= 2)
       for (s.lanes_across = 2; s.lanes_across < kWarp; s.lanes_across *= 2)
         if (s.vector * s.across <= lowering::kArrayValues) f(s);
   s.vector = s.across = s.lanes_across = 1;

@@ -268,7 +268,7 @@ struct Stitched {
   std::int64_t vector = 1;    ///< elements that a thread takes at once (written schedules)
   std::int64_t turns = 1;     ///< of a thread over a block's points (written schedules)
   std::int64_t across = 1;    ///< elements of the crossing loop that a thread takes at once, too
-  std::int64_t lanes_across = 1;  ///< of a warp, that differ in the crossing loop (crossing_loop())
+  std::int64_t lanes_across = 1;  ///< of a warp, that differ in the crossing loop (crossing_loops())
   /// Points of a window's image that a thread has along and down it; 0: no such tiles
   /// (window_tiles.h). Of points with channels side by side, channels of each, too; of others,
   /// results of each.

@@ -299,6 +299,23 @@ TEST(MergedLoops, WhatIsNotWholeOrNotInOrderStays) {
   EXPECT_FALSE(merged("b[y,x] = i[y,x]", "tensors: {i: [4, 6]}\n"));
 }
 
+/// Copies that share a launch: of `l` and `k`, one has neighbours that the other has apart.
+TEST(MergedLoops, PartsThatPassNothingHaveLoopsOfTheirOwn) {
+  const Workload w = workload_from_yaml(
+      "name: t\nloops: {k: 3, l: 4, m: 5}\noperators:\n"
+      "  - 'p: p[m,k,l] = x[k,l,m]'\n  - 'q: q[k,m,l] = y[l,m,k]'\n  - 'r: r[k,m,l] = 2 * "
+      "q[k,m,l]'\n",
+      "t");
+  EXPECT_FALSE(merged_loops(w));
+  const std::optional<Workload> merged = merged_loops_of_parts(w);
+  ASSERT_TRUE(merged);
+  EXPECT_EQ(to_text(*merged, OpId(0)), "p: p[m,k] = x[k,m]");
+  EXPECT_EQ(to_text(*merged, OpId(1)), "q: q[k_2,m_2,l_2] = y[l_2,m_2,k_2]");
+  EXPECT_EQ(to_text(*merged, OpId(2)), "r: r[k_2,m_2,l_2] = 2 * q[k_2,m_2,l_2]");
+  const TensorValues inputs = random_inputs(w, 7);
+  EXPECT_EQ(evaluate(*merged, inputs), evaluate(w, inputs));
+}
+
 TEST(MergedLoops, PartsOfNetworksComputeTheSame) {
   std::size_t merged_parts = 0;
   for (const char* name :

@@ -100,13 +100,32 @@ TEST(BoundTree, TilesOfBothLoopsOfATransposition) {
   EXPECT_GT(best.parts.front().lanes_across, 1);
   const auto crossing = [](const std::string& yaml) {
     const Graph one = graph_from(yaml);
-    return crossing_loop(one, components_of(one, whole(one), 64)->front());
+    return crossing_loops(one, components_of(one, whole(one), 64)->front()).other;
   };
   const std::string loops = "loops: {m: 64, n: 64}\noperators:\n  - ";
   EXPECT_GE(crossing(loops + "y[n,m] = x[m,n] + r[n,m]\n"), 0);
   // A row of a bias is no matrix, and neither is an order of rows.
   EXPECT_EQ(crossing(loops + "y[m,n] = x[m,n] + r[m]\n"), -1);
   EXPECT_EQ(crossing("loops: {a: 9, m: 64, n: 64}\noperators:\n  - y[m,a,n] = x[a,m,n]\n"), -1);
+}
+
+/// Rows of a few neighbours that go on along one loop where they are read and along another where
+/// they are written: warps have tiles of both, so that no sector comes or goes more often than in
+/// long rows, but for those that a tile begins and ends in.
+TEST(BoundTree, TilesOfShortPiecesOfATransposition) {
+  for (const int piece : {3, 6, 10}) {
+    const Graph g =
+        graph_from("dtype: f16\nloops: {a: 7, m: 208, n: 1768, c: " + std::to_string(piece) +
+                   "}\noperators:\n  - y[a,n,m,c] = x[a,m,n,c]\n");
+    const Crossing crossing = crossing_loops(g, components_of(g, whole(g), 64)->front());
+    EXPECT_TRUE(crossing.pieces);
+    EXPECT_NE(crossing.along, crossing.other);
+    const StitchedKernel best = ranked(g, device(), whole(g), {}).front();
+    const Stitched& s = best.parts.front();
+    EXPECT_GT(s.lanes_across, 1) << piece;
+    EXPECT_LE(s.demand.sectors * s.demand.blocks * 32, 1.8 * 2.0 * 2 * 7 * 208 * 1768 * piece)
+        << piece;
+  }
 }
 
 TEST(BoundTree, SlicesThatDoNotOverlapStayInRegisters) {

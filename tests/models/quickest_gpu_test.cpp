@@ -190,8 +190,8 @@ TEST(GpuPlanner, ASumOverTwoLoopsGoesStepByStep) {
 TEST(GpuPlanner, ContractionsWhoseLoopsLieApartReadMatrices) {
   Question q = question("gemm:m=64,n=64,k=64", "h200");
   q.workload = std::make_shared<const Workload>(workload_from_yaml(
-      "name: t\ndtype: f16\nloops: {a: 3, b: 8, c: 716, d: 8, e: 6, f: 48, g: 10}\noperators:\n"
-      "  - 'C[a,b,c,d,e] += A[c,b,f,a,g] * B[e,b,d,a,f,g]'\n",
+      "name: t\ndtype: f16\nloops: {a: 7, b: 1768, c: 5, d: 23, e: 8, f: 13, g: 6}\noperators:\n"
+      "  - 'C[c,d,a,b] += A[a,e,f,b,g] * B[e,g,a,c,f,d]'\n",
       "t"));
   const Result<Proposal> p = planner().propose(q, standard());
   ASSERT_TRUE(p.ok()) << p.reason();
@@ -210,6 +210,18 @@ TEST(GpuPlanner, ContractionsWhoseLoopsLieApartReadMatrices) {
   ASSERT_TRUE(plain.ok()) << plain.reason();
   EXPECT_TRUE(plain->rewrites.empty());
   EXPECT_LT(*p->price.traffic.seconds, 0.9 * *plain->price.traffic.seconds);
+}
+
+/// Copies that are matrices gain nothing here but where their rows are padded, too.
+TEST(GpuPlanner, CopiesThatAreMatricesHavePaddedRows) {
+  Question q = question("gemm:m=64,n=64,k=64", "h200");
+  q.workload = std::make_shared<const Workload>(workload_from_yaml(
+      "name: t\ndtype: bf16\nloops: {a: 2, b: 2, c: 5, d: 71, e: 1763, f: 4, g: 23, h: 4}\n"
+      "operators:\n  - 'C[e,c,a,b,d] += A[h,a,c,b,f,g,d] * B[a,b,f,g,h,e]'\n",
+      "t"));
+  const Result<Proposal> p = planner().propose(q, standard());
+  ASSERT_TRUE(p.ok()) << p.reason();
+  EXPECT_EQ(p->rewrites, (std::vector<std::string>{"materialise-matrices:C", "pad:d;e"}));
 }
 
 /// Large products whose rows begin at no sector of 32 bytes: L2 gives such rows slowly, so blocks

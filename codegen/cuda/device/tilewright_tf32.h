@@ -28,7 +28,7 @@ struct Tf32x3 {
       u32 x[M][8];
       TW_UNROLL
       for (int i = 0; i < M; ++i) left(x[i], a, (p.row * M + i) * 16, k, p.lane);
-      add(c, x, [&](u32 (&y)[4], int j) { right(y, b, (first + j) * 8, k, p.lane); });
+      add(c.x, x, [&](u32 (&y)[4], int j) { right(y, b, (first + j) * 8, k, p.lane); });
     }
   }
   /// The left operand is sums: a thread has two neighbours of the depth, where a fragment has two that are four apart. So
@@ -46,7 +46,7 @@ struct Tf32x3 {
         TW_UNROLL
         for (int e = 0; e < 8; ++e) x[i][e] = bits_of(a.x[i][q + e / 4][e % 2 * 2 + e % 4 / 2]);
       const int k = (first_depth + q) * 8 + t;
-      add(c, x, [&](u32 (&y)[4], int j) {
+      add(c.x, x, [&](u32 (&y)[4], int j) {
         TW_UNROLL
         for (int e = 0; e < 4; ++e) y[e] = bits_of(b.value((first + j) * 8 + g, k + e / 2 * 8 + e % 2));
       });
@@ -73,17 +73,17 @@ struct Tf32x3 {
       for (int i = 0; i < M; ++i)
         TW_UNROLL
         for (int e = 0; e < 8; ++e) x[i][e] = bits_of(float(to_float(a.at(rows[i][e % 2], in_a[e / 2]))));
-      add(c, x, [&](u32 (&y)[4], int j) {
+      add(c.x, x, [&](u32 (&y)[4], int j) {
         TW_UNROLL
         for (int e = 0; e < 4; ++e) y[e] = bits_of(float(to_float(b.at(columns[j], in_b[e]))));
       });
     }
   }
 
- private:
-  /// 16 of the depth: x[i] as left() has it, y(j) as right().
+  /// 16 of the depth of M x N blocks of sums: x[i] are two fragments of 16 rows x 8 one behind the other, and `read` gives
+  /// two of 8 x 8 columns of block j.
   template <int M, int N, class Read>
-  TW_MEMBER static void add(Sums<M, N>& c, const u32 (&x)[M][8], const Read& read) {
+  TW_MEMBER static void add(float (&c)[M][N][4], const u32 (&x)[M][8], const Read& read) {
     u32 high[M][2][4], low[M][2][4];
     TW_UNROLL
     for (int i = 0; i < M; ++i)
@@ -121,9 +121,11 @@ struct Tf32x3 {
         TW_UNROLL
         for (int i = 0; i < M; ++i)
           TW_UNROLL
-          for (int e = 0; e < 4; ++e) c.x[i][j + n][e] += sum[i][n][e];
+          for (int e = 0; e < 4; ++e) c[i][j + n][e] += sum[i][n][e];
     }
   }
+
+ private:
   /// Of 16 rows and 16 of the depth, two fragments of 16 x 8.
   template <class Tile>
   TW_MEMBER static void left(u32 (&x)[8], const AlongDepth<Tile>& a, int m, int k, int lane) {

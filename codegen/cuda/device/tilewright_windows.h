@@ -1,12 +1,12 @@
 // A whole kernel of a convolution as a product of matrices that are nowhere made: the left operand's rows run along
 // channels and window, as they lie at home; of the right one a block has the part of the image that its points' windows
-// cover, with zeros around, and a column of the product is a place in it. Tensor cores by mma.m16n8k16, of floats fused
-// multiply-adds on the same sums. Blocks of a cluster may have parts of the channels of one tile; they then add up what each has, each some rows.
+// cover, with zeros around, and a column of the product is a place in it. Tensor cores by mma.m16n8k16, of floats three
+// products of TF32 (Tf32x3) or fused multiply-adds on the same sums. Blocks of a cluster may have parts of the channels of one tile; they then add up what each has, each some rows.
 // Plain C++ on top of tilewright_products.h.
 #pragma once
 
 #include "tilewright_hopper.h"
-#include "tilewright_products.h"
+#include "tilewright_tf32.h"
 
 namespace tw {
 
@@ -49,12 +49,13 @@ constexpr int odd_eights(int n) { return (n + 7) / 8 % 2 == 1 ? (n + 7) / 8 * 8 
 ///   shared memory as well: kPitch apart
 ///   kBlocksM, kBlocksN, kWarpsM, kWarpsN, kWarpsK: of 16 x 8, a warp's; warps side by side, and in turn in the depth
 ///   kStages, kAhead: copied while others are read, or all of them at once; kOutRow, kOutLine, kVector: elements between rows and lines of results; of a store
+///   kTf32: floats are multiplied on tensor cores
 ///   kEarly: the launch may begin before the one before has ended; kLeftBefore: that one does not write the left operand
 template <class T, class Out, class S, class Operators = NoWindowOperators>
 struct WindowProduct {
   static constexpr int kThreads = 32 * S::kWarpsM * S::kWarpsN * S::kWarpsK;
   static constexpr int kTaps = S::kTapsY * S::kTapsX;
-  static constexpr bool kFloats = sizeof(T) == 4;
+  static constexpr bool kFloats = sizeof(T) == 4, kAdds = kFloats && !S::kTf32;  // fused multiply-adds
   /// Of the depth, what a stage has for one tap: channels side by side are read several at once, zeros behind.
   static constexpr int kRead = kFloats ? 4 : 16, kOfTap = S::kBeside ? (S::kStep + kRead - 1) / kRead * kRead : S::kStep;
   static constexpr int kDepth = kOfTap * kTaps, kSteps = (kDepth + 15) / 16;
@@ -88,10 +89,10 @@ struct WindowProduct {
   static_assert(S::kAhead == kTurns ? S::kStages >= kTurns : S::kAhead < S::kStages, "a stage is filled while it is read");
 
   struct At { int x, y, z, w; };
-  /// Of eight points the four lanes of a row have two each, of floats. Channels side by side are read 16 bytes at once:
+  /// Of eight points the four lanes of a row have two each, of fused multiply-adds. Channels side by side are read 16 bytes at once:
   /// of neighbouring points, which meet in no bank though points lie two or three apart in the image.
-  static constexpr int kNextPoint = S::kBeside && kFloats ? 4 : 1, kLanePoint = S::kBeside && kFloats ? 1 : 2;
-  static constexpr int kPlaces = kFloats ? 2 * S::kBlocksN : S::kBlocksN;  // of a thread's points
+  static constexpr int kNextPoint = S::kBeside && kAdds ? 4 : 1, kLanePoint = S::kBeside && kAdds ? 1 : 2;
+  static constexpr int kPlaces = kAdds ? 2 * S::kBlocksN : S::kBlocksN;  // of a thread's points
 
   /// Rows of Wide elements, Piece of them a copy: from(row, column, there) is where they begin at home, and `there` how
   /// many exist; the others are zero.
@@ -199,7 +200,7 @@ struct WindowProduct {
   static constexpr int kRightEach = each(kRightRows * (kRightWide / S::kRightPiece));
   static constexpr int kSumsEach = 4 * S::kBlocksM * S::kBlocksN;
   static constexpr int kElements = (kAlone<S::kLeftPiece> ? kLeftEach : 0) + (kAlone<S::kRightPiece> ? kRightEach : 0);
-  static constexpr int kBeside = kFloats ? 8 * S::kBlocksM + 4 * S::kBlocksN : 0;
+  static constexpr int kBeside = kAdds ? 8 * S::kBlocksM + 4 * S::kBlocksN : kFloats ? 16 * S::kBlocksM + 64 : 0;
   static constexpr bool kHeld = kTurns > 1 && kStage < 1 << kToBits &&
                                 2 * (kLeftEach + kRightEach) + kElements + kSumsEach + kBeside <= (kFloats ? 190 : 168);
   static constexpr bool kWhole = S::kChannels % S::kPart == 0 && S::kPart % S::kStep == 0;  // all stages
@@ -248,7 +249,8 @@ struct WindowProduct {
 
   static TW_MEMBER void multiply(float (&sums)[S::kBlocksM][S::kBlocksN][4], const T* stage, const At* table,
                                  const int (&place)[kPlaces], int m, int share, int lane) {
-    if constexpr (kFloats) return multiply_floats(sums, stage, table, place, m, share, lane);
+    if constexpr (kAdds) return multiply_floats(sums, stage, table, place, m, share, lane);
+    else if constexpr (kFloats) return multiply_parts(sums, stage, table, place, m, share, lane);
     else return multiply_pairs(sums, stage, table, place, m, share, lane);
   }
   /// A thread has 2 kBlocksM rows, of which it reads four of the depth at once, and 2 kBlocksN points.
@@ -297,6 +299,45 @@ struct WindowProduct {
             TW_UNROLL
             for (int j = 0; j < kPlaces; ++j) sums[i / 2][j / 2][i % 2 * 2 + j % 2] += x[i][e] * y[j];
         }
+      }
+    }
+  }
+  /// Floats in two parts on tensor cores: 16 of the depth of eight points are four of each lane.
+  static TW_MEMBER void multiply_parts(float (&sums)[S::kBlocksM][S::kBlocksN][4], const T* stage, const At* table,
+                                       const int (&place)[kPlaces], int m, int share, int lane) {
+    const T* const right = stage + kLeft;
+    const T* const left = stage + (m * 16 + lane % 16) * kLeftPitch + lane / 16 * 4;
+    TW_NO_UNROLL
+    for (int step = share; step < kSteps; step += S::kWarpsK) {
+      const int s = made_here(step);
+      u32 x[S::kBlocksM][8];
+      TW_UNROLL
+      for (int i = 0; i < S::kBlocksM; ++i)
+        TW_UNROLL
+        for (int half = 0; half < 2; ++half) {
+          u32 four[4];
+          ldmatrix4(four, left + i * 16 * kLeftPitch + s * 16 + half * 8);
+          TW_UNROLL
+          for (int e = 0; e < 4; ++e) x[i][4 * half + e] = four[e];
+        }
+      // Channels past a stage's end are multiplied by zero, and are any that exist.
+      if constexpr (S::kBeside) {
+        const int k = kTaps > 1 ? reinterpret_cast<const int*>(table)[s * 4 + lane / 8]
+                                : least(s * 16 + lane / 8 * 4, kDepth - 4);
+        Tf32x3::add(sums, x, [&](u32 (&y)[4], int j) { ldmatrix4(y, right + k + place[j]); });
+      } else {
+        At at;
+        if constexpr (kTaps > 1) {
+          at = table[s * 4 + lane % 4];
+        } else {
+          const auto channel = [&](int e) { return least(s * 16 + lane % 4 + 4 * e, kDepth - 1) * kChannel; };
+          at = {channel(0), channel(1), channel(2), channel(3)};
+        }
+        const T* const of[4] = {right + at.x, right + at.y, right + at.z, right + at.w};
+        Tf32x3::add(sums, x, [&](u32 (&y)[4], int j) {
+          TW_UNROLL
+          for (int e = 0; e < 4; ++e) y[e] = bits_of(float(of[e][place[j]]));
+        });
       }
     }
   }
@@ -435,7 +476,10 @@ struct WindowProduct {
     } else if constexpr (kTaps > 1) {
       int* const places = reinterpret_cast<int*>(memory);
       for (int i = thread; i < kSteps * 16; i += kThreads) {
-        const int k = kFloats ? i : i / 16 * 16 + i / 4 % 4 * 2 + i % 4 / 2 * 8 + i % 2, tap = k % kTaps;
+        const int k = kAdds     ? i
+                      : kFloats ? i / 16 * 16 + i / 4 % 4 + i % 4 * 4
+                                : i / 16 * 16 + i / 4 % 4 * 2 + i % 4 / 2 * 8 + i % 2,
+                  tap = k % kTaps;
         places[i] = k < kDepth ? k / kTaps * kChannel + tap / S::kTapsX * S::kDilateY * S::kPitch + tap % S::kTapsX * S::kDilateX : 0;
       }
     }
@@ -445,7 +489,8 @@ struct WindowProduct {
       // Of two blocks that are read together the upper half of the warp has the second's.
       const int point = kAligned || (S::kBeside && !kFloats)
                             ? (n + least(j + lane / 16, S::kBlocksN - 1)) * 8 + (S::kBeside ? lane % 8 : 0)
-                        : kFloats ? (n + j / 2) * 8 + lane % 4 * kLanePoint + j % 2 * kNextPoint
+                        : kFloats && S::kBeside && !kAdds ? (n + j) * 8 + lane % 8
+                        : kAdds ? (n + j / 2) * 8 + lane % 4 * kLanePoint + j % 2 * kNextPoint
                                   : (n + j) * 8 + lane / 4;
       const int y = point / S::kTileX, x = point % S::kTileX;
       place[j] = point < kPoints ? y * S::kStrideY * S::kPitch + x * S::kStrideX + S::kLead : S::kLead;

@@ -529,7 +529,7 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
     }
   }
   if (const auto p = window_product(s, kernel, warps, stages);
-      p && (p->fma() || r.mma > 0) && (p->share == 1 || r.clusters)) {
+      p && (p->fma() || (p->tf32 ? r.tf32 : r.mma) > 0) && (p->share == 1 || r.clusters)) {
     const std::int64_t registers = registers_of(*p);
     const std::int64_t resident =
         std::min({r.blocks, r.threads / p->threads(), r.registers / (p->threads() * registers),

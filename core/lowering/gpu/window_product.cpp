@@ -20,6 +20,10 @@ constexpr std::int64_t kMostTile = 256, kMostPoints = 256, kMostSums = 112;  // 
 constexpr std::int64_t kMostOfCluster = 8, kReservedOfBlock = 1024;
 constexpr double kUsualMma = 1270;  // multiply-adds a cycle of an H100's SM by mma.sync
 constexpr double kFmaUnits = 128;   // and by its units for floats
+constexpr double kUsualTf32 = 220;  // and of floats by three products of TF32
+// Sums and parts of a thread that multiplies floats on tensor cores, beside which registers have
+// room for the rest.
+constexpr std::int64_t kMostParts = 128;
 // Of the issue rate: see step_work. Other products by multiply-adds have another (block_time.cpp):
 // ptxas places the sums of each kernel in registers in its own way, and by 0.85 the recordings of
 // convolutions are 0.02 to 0.06 further from their prices in the root of the mean square.
@@ -217,7 +221,7 @@ class WindowFinder : ProductChain {
     const bool points = std::ranges::any_of(others_, [&](LoopId l) {
       return extent(l) > 1 && indexes(*right_, l) && !indexes(*left_, l);
     });
-    if (p_.taps() == 1 && !points && (p_.fma() || in_sixteens()))
+    if (p_.taps() == 1 && !points && (p_.floats() || in_sixteens()))
       refuse("it is a product of matrices");
     p_.tile_x = part(x_), p_.out_x = p_.wide = extent(x_);
   }
@@ -370,10 +374,12 @@ class WindowFinder : ProductChain {
       const auto each = static_cast<double>(ceil_div(p.steps(), p.warps_k)),
                  of_block = static_cast<double>(p.threads() / 32),
                  blocks = static_cast<double>(p.blocks_m * p.blocks_n);
-      const WindowProduct::Step step = p.step_work(p.fma() ? kFmaUnits : kUsualMma);
+      const WindowProduct::Step step = p.step_work(p.fma()      ? kFmaUnits
+                                                   : p.floats() ? kUsualTf32
+                                                                : kUsualMma);
       return each * std::max({std::max(step.tensor, step.issue) * std::ceil(of_block / 4),
                               step.near * of_block,
-                              p.fma() ? p.step_alone(step) : 90 + step.issue + blocks});
+                              p.floats() ? p.step_alone(step) : 90 + step.issue + blocks});
     };
     for (const std::int64_t all : {4, 8}) {
       if (warps > 0 && warps != all) continue;
@@ -385,10 +391,16 @@ class WindowFinder : ProductChain {
           p.blocks_m = m / wm, p.blocks_n = ceil_div(n, wn);
           if (4 * p.blocks_m * p.blocks_n > kMostSums || p.warps_k > p.steps() || p.warps_k > 4)
             continue;
-          // What warps add up of one another is read and written once more.
-          const double cycles = static_cast<double>(p.turns()) * stage_cycles(p) +
-                                static_cast<double>(p.warps_k * p.tile * p.columns()) / 16;
-          if (cycles < least * 0.98) least = cycles, best = p;
+          for (const bool tf32 : {false, true}) {
+            p.tf32 = tf32;
+            if (tf32 && (!matrices_of_floats() ||
+                         4 * p.blocks_m * p.blocks_n + 16 * p.blocks_m > kMostParts))
+              continue;
+            // What warps add up of one another is read and written once more.
+            const double cycles = static_cast<double>(p.turns()) * stage_cycles(p) +
+                                  static_cast<double>(p.warps_k * p.tile * p.columns()) / 16;
+            if (cycles < least * 0.98) least = cycles, best = p;
+          }
         }
     }
     if (least == std::numeric_limits<double>::infinity())
@@ -417,6 +429,11 @@ class WindowFinder : ProductChain {
     if (p_.stages >= p_.turns() && begins_at_once()) p_.ahead = p_.turns();
   }
 
+  /// Tensor cores take floats as three products of TF32, on machines whose file has their rate.
+  bool matrices_of_floats() const {
+    return p_.floats() && s_.machine->units.front().peak.contains("tf32");
+  }
+
   /// Shared memory of a block, so much that no SM has more blocks than it takes for all of them to
   /// be under way together: as shared_alone, for several blocks an SM.
   std::int64_t shared_evenly(std::int64_t room) const {
@@ -437,7 +454,7 @@ class WindowFinder : ProductChain {
   /// with windows, or of which an SM has several blocks, took up to 1.12 times as long so
   /// (h200-windows-at-once.json).
   bool begins_at_once() const {
-    return p_.taps() == 1 && !p_.fma() && p_.elements() == 0 &&
+    return p_.taps() == 1 && !p_.floats() && p_.elements() == 0 &&
            p_.grid <= p_.share * clusters_at_once(s_.machine->units.front().count, 1, p_.share);
   }
 
@@ -477,6 +494,13 @@ WindowProduct::Step WindowProduct::step_work(double rate) const {
     return {.tensor = tensor,
             .issue = (tensor + 8 * m + 64 * n + 16) / kFmaLasts,
             .near = 16 * m + 32 * n + (taps() == 1 ? 0 : 4)};
+  // Every float is parted by three instructions; six products a block, and four additions.
+  if (floats()) {
+    const double reads = beside ? n : 8 * n;
+    return {.tensor = tensor,
+            .issue = 2 * m + reads + 3 * (8 * m + 4 * n) + 10 * m * n + 16,
+            .near = 8 * m + 4 * n + 4};
+  }
   // Two blocks of points are one read and an addition.
   if (aligned() || beside)
     return {.tensor = tensor,
@@ -493,6 +517,7 @@ double WindowProduct::step_alone(const Step& step) const {
   // square of log(price / time) is 0.215 over 247 plans.
   constexpr double kStepWaits = 105, kStepCycles = 3.8, kFmaStepWaits = 160, kFmaStepCycles = 1;
   if (fma()) return kFmaStepWaits + kFmaStepCycles * step.issue;
+  if (floats()) return kFmaStepWaits + step.issue + step.tensor;
   return kStepWaits + kStepCycles * (step.issue + static_cast<double>(blocks_m * blocks_n));
 }
 
@@ -543,9 +568,12 @@ std::string describe(const WindowProduct& p, const Schedule& s, int kernel) {
                     p.beside ? ", side by side" : "");
   text += formatted("    {} by {} bytes a copy, {} by {}, zeros around\n", name(p.left),
                     p.element() * p.left_piece, name(p.right), p.element() * p.right_piece);
-  text +=
-      formatted("    {} steps of 16 of channels and {} x {} window by {}, {} warps in turn\n",
-                p.steps(), p.taps_y, p.taps_x, p.fma() ? "fused multiply-adds" : "mma", p.warps_k);
+  text += formatted("    {} steps of 16 of channels and {} x {} window by {}, {} warps in turn\n",
+                    p.steps(), p.taps_y, p.taps_x,
+                    p.fma()      ? "fused multiply-adds"
+                    : p.floats() ? "mma of TF32, three a product"
+                                 : "mma",
+                    p.warps_k);
   text += "  sums through shared memory";
   if (p.share > 1)
     text += formatted(", {} rows of {} blocks each; between blocks of clusters: {} bytes",

@@ -23,6 +23,7 @@ struct WindowProduct {
   ProductLoops loops;  ///< columns: the last loop of the points; products: all others but the rows
   ProductEpilogue epilogue;
   DType operand = DType::f16;
+  bool tf32 = false;                 ///< floats on tensor cores, each product three of TF32
   std::int64_t rows = 1, tile = 16;  ///< of the product, and of a tile: a multiple of 16
   /// Points of a tile and of the results; lines that follow one another at home may be one.
   std::int64_t tile_y = 1, tile_x = 1, out_y = 1, out_x = 1;
@@ -56,17 +57,18 @@ struct WindowProduct {
   std::int64_t tiles = 1, grid = 1, shared_bytes = 0;
 
   std::int64_t element() const { return size_of(operand); }
-  /// Fused multiply-adds, which f32 takes, in place of tensor cores.
-  bool fma() const { return operand == DType::f32; }
+  bool floats() const { return operand == DType::f32; }
+  /// Fused multiply-adds in place of tensor cores.
+  bool fma() const { return floats() && !tf32; }
   std::int64_t taps() const { return taps_y * taps_x; }
   std::int64_t threads() const { return 32 * warps_m * warps_n * warps_k; }
   /// Of the depth, what a stage has for one tap. Channels side by side are rounded up to what is
   /// read of them at once, zeros behind.
-  std::int64_t of_tap() const { return beside ? round_up(step, fma() ? 4 : 16) : step; }
+  std::int64_t of_tap() const { return beside ? round_up(step, floats() ? 4 : 16) : step; }
   /// Elements from one point to the next where channels lie side by side, such that neighbours are
   /// read from different banks.
   std::int64_t point() const {
-    return !fma() ? of_tap() + 8 : of_tap() / 4 % 2 == 1 ? of_tap() : of_tap() + 4;
+    return !floats() ? of_tap() + 8 : of_tap() / 4 % 2 == 1 ? of_tap() : of_tap() + 4;
   }
   std::int64_t steps() const { return ceil_div(of_tap() * taps(), std::int64_t{16}); }
   /// Bytes of the table of where taps are in a stage.
@@ -85,7 +87,7 @@ struct WindowProduct {
   /// 16 bytes, so that a matrix instruction's operand is read at once: as
   /// device/tilewright_windows.h has it.
   bool aligned() const {
-    return !fma() && !beside && taps() == 1 && stride_x == 1 && lead == 0 && pitch % 8 == 0 &&
+    return !floats() && !beside && taps() == 1 && stride_x == 1 && lead == 0 && pitch % 8 == 0 &&
            (tile_y == 1 || tile_x % 8 == 0);
   }
   std::int64_t down() const { return ceil_div(rows, tile); }
@@ -106,8 +108,11 @@ struct WindowProduct {
   /// Whether a thread knows the places of its copies once for all stages: as
   /// device/tilewright_windows.h has it.
   bool held() const {
-    // Floats are read four of the depth at a time.
-    const std::int64_t beside = fma() ? 8 * blocks_m + 4 * blocks_n : 0, most = fma() ? 190 : 168;
+    // Floats are read four of the depth at a time, or 16, in two parts.
+    const std::int64_t beside = fma()      ? 8 * blocks_m + 4 * blocks_n
+                                : floats() ? 16 * blocks_m + 64
+                                           : 0,
+                       most = floats() ? 190 : 168;
     return turns() > 1 && 2 * copies() + elements() + 4 * blocks_m * blocks_n + beside <= most;
   }
   /// That the blocks of clusters read of one another, all together.

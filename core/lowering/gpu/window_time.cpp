@@ -52,6 +52,10 @@ std::int64_t registers_of(const WindowProduct& p) {
   // square.
   const std::int64_t sums = 4 * p.blocks_m * p.blocks_n, held = p.held() ? p.copies() : 0;
   // Of floats: four of the depth of a thread's rows, and its points' places and elements.
+  if (p.tf32)
+    return std::min<std::int64_t>(
+        255,
+        72 + sums + 16 * p.blocks_m + 16 * std::min<std::int64_t>(p.blocks_m, 2) + held * 17 / 8);
   if (p.fma())
     return std::min<std::int64_t>(255, 32 + sums + 8 * p.blocks_m + 4 * p.blocks_n + held * 17 / 8);
   return std::min<std::int64_t>(255, 32 + sums * 5 / 4 + held * 17 / 8);
@@ -83,7 +87,7 @@ PhaseTime time_of(const WindowProduct& p, const Workload& w, double latency, std
   const double come = elements == 0 ? 0
                       : p.held()    ? latency
                                     : latency * std::ceil(elements / kWindowElements);
-  const double products = stage_cycles(p, p.fma() ? r.fma : r.mma);
+  const double products = stage_cycles(p, p.fma() ? r.fma : p.tf32 ? r.tf32 : r.mma);
   const double ahead = std::max<double>(1, real(p.stages - 1));
   PhaseTime t{.blocks = p.grid};
   t.copies = turns * fill;
@@ -92,8 +96,8 @@ PhaseTime time_of(const WindowProduct& p, const Workload& w, double latency, std
   t.issue = turns * issue;
   t.near = turns * near;
   t.fill = t.copies;
-  t.work =
-      std::max(turns * (products + issue + waits + come + (p.fma() ? 0 : kStageBegins)), t.waits);
+  t.work = std::max(turns * (products + issue + waits + come + (p.floats() ? 0 : kStageBegins)),
+                    t.waits);
   const double sums = real(p.tile * p.columns()), each = sums / real(p.share);
   double light = p.vector == 1 ? kOfElementAlone : kOfWindowElement, expensive = 0, read = 0;
   for (const OpId op : p.epilogue.operators)
@@ -115,7 +119,7 @@ PhaseTime time_of(const WindowProduct& p, const Workload& w, double latency, std
   // Blocks that are on an SM together share what comes into it, for which each one's stages wait.
   // In 16 bits the numbers above were chosen without it, and have it.
   const auto shared_fill = [&](double together) {
-    if (!p.fma()) return 0.0;
+    if (!p.floats()) return 0.0;
     return std::max(0.0, turns * (latency + together * fill) / ahead - t.work) +
            std::min(ahead, turns) * (together - 1) * fill;
   };
