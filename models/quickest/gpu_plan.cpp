@@ -50,7 +50,8 @@ constexpr std::int64_t kTheirEffort = 5;      // of each model and operator, in 
 constexpr std::int64_t kTheirMost = 200'000;  // of each model, in others: a second or two
 constexpr double kTheirGain = 0.98;           // of our own kernels' seconds
 constexpr const char *kLongerRows = "pad-results",
-                     *kPad = "pad:", *kRowsFirst = "materialise-patches";
+                     *kPad = "pad:", *kRowsFirst = "materialise-patches",
+                     *kPlaced = "place-results";
 
 double bytes_of(const Workload& w) {
   double all = 0;
@@ -552,9 +553,7 @@ void try_padded(Wholes& wholes, const std::shared_ptr<const Workload>& w) {
   wholes.takes_best_of(try_each, kPaddedGain);
 }
 
-}  // namespace
-
-Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
+Result<Proposal> proposed(const Question& q, const Settings& settings) {
   const Result<stitching::Device> device = stitching::device_of(*priced_machine(q));
   if (!device) return Reason{device.reason()};
   const auto pricer = GpuPricer::of(q.workload, *priced_machine(q));
@@ -607,6 +606,25 @@ Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
   out.value().detail["candidates"] = known.seen.json();
   if (!known.unheard.empty()) out.value().detail["search_too_long"] = known.unheard;
   return out;
+}
+
+}  // namespace
+
+Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
+  Result<Proposal> best = proposed(q, settings);
+  // Of few operators, what the whole search makes of products that write where a move does.
+  if (settings.flag(kAsWritten) || q.workload->operators().size() > kMostComposed) return best;
+  Question other = q;
+  other.workload = rewritten(q.workload, {kPlaced});
+  if (other.workload == nullptr) return best;
+  Result<Proposal> placed = proposed(other, settings);
+  const auto seconds = [](const Result<Proposal>& p) {
+    return p ? p->price.traffic.seconds.value_or(std::numeric_limits<double>::infinity())
+             : std::numeric_limits<double>::infinity();
+  };
+  if (seconds(placed) >= seconds(best)) return best;
+  placed.value().rewrites.insert(placed.value().rewrites.begin(), kPlaced);
+  return placed;
 }
 
 }  // namespace tilewright::quickest

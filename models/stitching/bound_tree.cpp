@@ -192,13 +192,14 @@ void BoundTreeWriter::units_of_tiles(const std::vector<int>& rows, int along,
     else if (second.of_block() < extent(second.loop))
       second.warps *= 2;
   }
-  // Warps and lanes that find none of a short tile have tiles of their own, along the longest loop
-  // around.
+  // Warps and lanes that find none of a short tile have tiles of their own: along the next loop in
+  // memory, so that both sides' runs are longer; else along the longest loop around.
   const std::int64_t left = together * (threads_ / kWarp / (a.warps * o.warps));
   int more = -1;
   const auto around = [&](int l) { return l != a.loop && l != o.loop; };
   for (int l : rows)
     if (around(l) && left > 1 && extent(l) > 1 && (more < 0 || extent(l) >= extent(more))) more = l;
+  if (more >= 0 && crossing.around >= 0 && extent(crossing.around) >= left) more = crossing.around;
   for (int l : rows)
     if (around(l)) cuts_.push_back({l, l == more ? std::min(left, extent(l)) : 1, Binding::grid});
   for (const Side* s : {&o, &a})

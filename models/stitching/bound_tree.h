@@ -57,6 +57,7 @@ struct Crossing {
   int along = -1;
   int other = -1;       ///< -1: no transposition
   bool pieces = false;  ///< neighbours are rows of the contiguous loop
+  int around = -1;  ///< the next loop of the most bytes: tiles of both lie side by side along it
 };
 Crossing crossing_loops(const Graph& g, const Component& c);
 /// Whether neighbouring elements in memory belong to different rows of the part (sums over rows of

@@ -1,6 +1,7 @@
 // Which loop of a part walks memory element after element, and what follows from that.
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <utility>
 
 #include "models/stitching/bound_tree.h"
@@ -93,36 +94,39 @@ bool may_split(const Graph& g, const Component& c) {
 
 namespace {
 
-/// By loop, the bytes of what has neighbours along it: elements, or pieces of the loop `along`.
-std::vector<std::int64_t> bytes_beside(const Graph& g, const Component& c, int along, bool pieces) {
+/// By loop, the bytes of what has neighbours along it. `dimension`: of an access, in which these
+/// lie; null: it does not count.
+using Dimension = std::function<const Affine*(const Access&)>;
+std::vector<std::int64_t> bytes_along(const Graph& g, const Component& c, LoopSet without,
+                                      const Dimension& dimension) {
   const Workload& w = g.workload();
   std::vector<std::int64_t> bytes(w.loops().size());
   each_home_access(g, c, [&](const Access& a) {
-    if (a.index.empty() || is_gather(a)) return;
-    const auto goes = [&](const Affine& i) {
-      return std::ranges::any_of(
-          i.terms, [&](const Term& t) { return static_cast<int>(t.loop.index()) == along; });
-    };
-    if (pieces != goes(a.index.back())) return;
-    // Of what has both: one element of the crossing loop lies far from the next along the other.
-    if (!pieces && std::ranges::none_of(a.index, goes)) return;
-    auto dimension = a.index.rbegin();
-    const auto stands = [&](const Affine& i) {
-      return std::ranges::none_of(i.terms,
-                                  [&](const Term& t) { return w.loop(t.loop).extent > 1; });
-    };
-    if (pieces) dimension = std::find_if_not(dimension + 1, a.index.rend(), stands);
-    if (dimension == a.index.rend()) return;
-    for (const Term& t : dimension->terms)
-      if (t.coefficient == 1 && static_cast<int>(t.loop.index()) != along)
-        bytes[t.loop.index()] += w.tensor(a.tensor).bytes().value;
+    const Affine* const index = a.index.empty() || is_gather(a) ? nullptr : dimension(a);
+    for (std::size_t t = 0; index != nullptr && t < index->terms.size(); ++t)
+      if (const Term& term = index->terms[t]; term.coefficient == 1 && !without.has(term.loop))
+        bytes[term.loop.index()] += w.tensor(a.tensor).bytes().value;
   });
   return bytes;
+}
+
+bool goes(const Affine& i, int along) {
+  return std::ranges::any_of(
+      i.terms, [&](const Term& t) { return static_cast<int>(t.loop.index()) == along; });
+}
+
+/// The innermost dimension in which an access moves along another loop than these.
+const Affine* beyond(const Workload& w, const Access& a, const LoopSet& these) {
+  for (auto i = a.index.rbegin(); i != a.index.rend(); ++i)
+    for (const Term& t : i->terms)
+      if (w.loop(t.loop).extent > 1 && !these.has(t.loop)) return &*i;
+  return nullptr;
 }
 
 }  // namespace
 
 Crossing crossing_loops(const Graph& g, const Component& c) {
+  const Workload& w = g.workload();
   const int along = contiguous_loop(g, c, LoopSet::all());
   if (along < 0 || !c.rows.has(along)) return {};
   // Takes out the loop of the most bytes.
@@ -132,13 +136,28 @@ Crossing crossing_loops(const Graph& g, const Component& c) {
     const int l = static_cast<int>(most - bytes.begin());
     return c.rows.has(l) ? l : -1;
   };
-  std::vector<std::int64_t> bytes = bytes_beside(g, c, along, false);
-  if (const int other = most_of(bytes); other >= 0) return {.along = along, .other = other};
-  if (g.extent(along) * smallest_element(g, c) >= kLine) return {};
-  bytes = bytes_beside(g, c, along, true);
-  const int first = most_of(bytes), second = most_of(bytes);
-  if (first < 0 || second < 0) return {};
-  return {.along = first, .other = second, .pieces = true};
+  LoopSet taken(static_cast<std::size_t>(along));
+  Crossing crossing{.along = along};
+  // Of what has both: one element of the crossing loop lies far from the next along the other.
+  std::vector<std::int64_t> bytes = bytes_along(g, c, taken, [&](const Access& a) {
+    const bool both = !goes(a.index.back(), along) &&
+                      std::ranges::any_of(a.index, [&](const Affine& i) { return goes(i, along); });
+    return both ? &a.index.back() : nullptr;
+  });
+  crossing.other = most_of(bytes);
+  if (crossing.other < 0) {
+    if (g.extent(along) * smallest_element(g, c) >= kLine) return {};
+    bytes = bytes_along(g, c, taken, [&](const Access& a) {
+      return goes(a.index.back(), along) ? beyond(w, a, taken) : nullptr;
+    });
+    crossing = {.along = most_of(bytes), .other = most_of(bytes), .pieces = true};
+    if (crossing.along < 0 || crossing.other < 0) return {};
+    taken.add(static_cast<std::size_t>(crossing.along));
+  }
+  taken.add(static_cast<std::size_t>(crossing.other));
+  bytes = bytes_along(g, c, taken, [&](const Access& a) { return beyond(w, a, taken); });
+  crossing.around = most_of(bytes);
+  return crossing;
 }
 
 std::int64_t widest_vector(const Graph& g, const Component& c) {

@@ -95,7 +95,7 @@ def compare(
     'prices': [{'by', 'volume_bytes', 'difference_bytes', 'causes'}]}]}.
 
     Options:
-        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-sums:OP;OP, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, materialise-windows:OP;OP, materialise-borders:OP;OP, materialise-orders:OP;OP, materialise-across:OP;OP, pad-results, channels-last:OP;OP
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-sums:OP;OP, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, materialise-windows:OP;OP, materialise-borders:OP;OP, materialise-orders:OP;OP, materialise-across:OP;OP, pad-results, place-results, channels-last:OP;OP
         models: the models to compare, with commas between (default all)
         split: how to cut a network into layers, as in plan split; each layer is priced (each, contractions or followed; default of an ONNX file followed)
         level: the memory level to plan for, or all (default: the innermost on chip)
@@ -168,7 +168,7 @@ def emit(
     Returns {'target', 'files', 'build', 'notes', ...}; with explain 'program', its lines.
 
     Options:
-        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-sums:OP;OP, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, materialise-windows:OP;OP, materialise-borders:OP;OP, materialise-orders:OP;OP, materialise-across:OP;OP, pad-results, channels-last:OP;OP
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-sums:OP;OP, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, materialise-windows:OP;OP, materialise-borders:OP;OP, materialise-orders:OP;OP, materialise-across:OP;OP, pad-results, place-results, channels-last:OP;OP
         model: the model; tilewright.models() lists them
         tree: the plan as a loop tree: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop, in iterations; a size for a loop that needs none is ignored
@@ -246,7 +246,7 @@ def explain(
     [{'order', 'legal', 'reason', 'volume_elements', 'memory_elements', 'tensors'}]}.
 
     Options:
-        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-sums:OP;OP, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, materialise-windows:OP;OP, materialise-borders:OP;OP, materialise-orders:OP;OP, materialise-across:OP;OP, pad-results, channels-last:OP;OP
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-sums:OP;OP, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, materialise-windows:OP;OP, materialise-borders:OP;OP, materialise-orders:OP;OP, materialise-across:OP;OP, pad-results, place-results, channels-last:OP;OP
         model: the model; tilewright.models() lists them
         tree: the plan as a loop tree: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop, in iterations; a size for a loop that needs none is ignored
@@ -351,7 +351,7 @@ def measure(
     target='cuda', meter='ncu': also 'predicted' and 'counted'; with a batch {'results': [...]}.
 
     Options:
-        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-sums:OP;OP, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, materialise-windows:OP;OP, materialise-borders:OP;OP, materialise-orders:OP;OP, materialise-across:OP;OP, pad-results, channels-last:OP;OP
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-sums:OP;OP, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, materialise-windows:OP;OP, materialise-borders:OP;OP, materialise-orders:OP;OP, materialise-across:OP;OP, pad-results, place-results, channels-last:OP;OP
         model: the model; tilewright.models() lists them
         tree: the plan as a loop tree: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop, in iterations; a size for a loop that needs none is ignored
@@ -438,7 +438,7 @@ def plan(
     Returns {'plan', 'volume_bytes', 'bound_bytes', 'gap', ...}, which simulate() takes.
 
     Options:
-        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-sums:OP;OP, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, materialise-windows:OP;OP, materialise-borders:OP;OP, materialise-orders:OP;OP, materialise-across:OP;OP, pad-results, channels-last:OP;OP
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-sums:OP;OP, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, materialise-windows:OP;OP, materialise-borders:OP;OP, materialise-orders:OP;OP, materialise-across:OP;OP, pad-results, place-results, channels-last:OP;OP
         model: the model; tilewright.models() lists them
         level: the memory level to plan for, or all (default: the innermost on chip)
         capacity: capacity to plan for, in place of the level's: bytes (4096B, 32K, 1M; K is 1,024) or elements of the workload's type (262144e)
@@ -502,7 +502,7 @@ def predict(
     'read_bytes', 'written_bytes'}], ...}.
 
     Options:
-        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-sums:OP;OP, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, materialise-windows:OP;OP, materialise-borders:OP;OP, materialise-orders:OP;OP, materialise-across:OP;OP, pad-results, channels-last:OP;OP
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-sums:OP;OP, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, materialise-windows:OP;OP, materialise-borders:OP;OP, materialise-orders:OP;OP, materialise-across:OP;OP, pad-results, place-results, channels-last:OP;OP
         model: the model; tilewright.models() lists them
         tree: the plan as a loop tree: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop, in iterations; a size for a loop that needs none is ignored
@@ -595,7 +595,7 @@ def run(
     Returns {'verified', 'relative_error', 'seconds_median', 'gflops', 'peak_gflops', ...}.
 
     Options:
-        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-sums:OP;OP, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, materialise-windows:OP;OP, materialise-borders:OP;OP, materialise-orders:OP;OP, materialise-across:OP;OP, pad-results, channels-last:OP;OP
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-sums:OP;OP, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, materialise-windows:OP;OP, materialise-borders:OP;OP, materialise-orders:OP;OP, materialise-across:OP;OP, pad-results, place-results, channels-last:OP;OP
         model: the model; tilewright.models() lists them
         tree: the plan as a loop tree: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop, in iterations; a size for a loop that needs none is ignored
@@ -677,7 +677,7 @@ def simulate(
     (subject None, trace=FILE).
 
     Options:
-        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-sums:OP;OP, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, materialise-windows:OP;OP, materialise-borders:OP;OP, materialise-orders:OP;OP, materialise-across:OP;OP, pad-results, channels-last:OP;OP
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-sums:OP;OP, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, materialise-windows:OP;OP, materialise-borders:OP;OP, materialise-orders:OP;OP, materialise-across:OP;OP, pad-results, place-results, channels-last:OP;OP
         model: the model; tilewright.models() lists them
         tree: the plan as a loop tree: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop, in iterations; a size for a loop that needs none is ignored
@@ -768,7 +768,7 @@ def validate(
     'predicted_bytes', 'true_bytes'}], ...}.
 
     Options:
-        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-sums:OP;OP, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, materialise-windows:OP;OP, materialise-borders:OP;OP, materialise-orders:OP;OP, materialise-across:OP;OP, pad-results, channels-last:OP;OP
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-sums:OP;OP, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, materialise-windows:OP;OP, materialise-borders:OP;OP, materialise-orders:OP;OP, materialise-across:OP;OP, pad-results, place-results, channels-last:OP;OP
         model: the model; tilewright.models() lists them
         orders: the orders to validate, or all (default the model's best)
         samples: tilings drawn for each order (default 60)
@@ -799,7 +799,7 @@ def workloads(
     Returns {'workloads': [...]}, or {'workload', 'file', 'content'}: the file's text, and what it says.
 
     Options:
-        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-sums:OP;OP, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, materialise-windows:OP;OP, materialise-borders:OP;OP, materialise-orders:OP;OP, materialise-across:OP;OP, pad-results, channels-last:OP;OP
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-sums:OP;OP, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, hoist:OP;OP, pad:LOOP;LOOP, materialise-gathers, materialise-patches, materialise-matrices:OP;OP, materialise-windows:OP;OP, materialise-borders:OP;OP, materialise-orders:OP;OP, materialise-across:OP;OP, pad-results, place-results, channels-last:OP;OP
         yaml: the one named, as a file; what is printed of it anyway
         out: the workload file to write
         check: raise Refused where the outcome says no (default False)

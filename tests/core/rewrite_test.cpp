@@ -489,6 +489,39 @@ TEST(SplitRunning, WhatIsReadBeyondTheChunksStays) {
   EXPECT_THROW(apply("split-running:4x", online), InputError);
 }
 
+TEST(PlaceResults, AProductWritesWhereAMoveDoes) {
+  const Workload w = workload_from_yaml(
+      "name: t\nloops: {a: 4, b: 5, c: 6, k: 7}\noperators:\n"
+      "  - 'one: t[a,b,c] += x[a,b,k] * w[k,c]'\n  - 'move: y[a,c,b] = t[a,b,c]'\n"
+      "  - 'two: u[b,a] += x[a,b,k] * v[k]'\n  - 'sum: z[b] += u[b,a]'\n",
+      "t");
+  const Result<Workload> r = apply("place-results", w);
+  ASSERT_TRUE(r.ok()) << r.reason();
+  ASSERT_EQ(r->operators().size(), 3U);
+  EXPECT_EQ(to_text(*r, OpId(0)), "one: y[a,c,b] += x[a,b,k] * w[k,c]");
+  const RewriteCheck check = check_rewrite(w, *r, 17);
+  EXPECT_EQ(check.relative_error, 0) << check.where;
+  EXPECT_FALSE(check.where.empty());
+}
+
+TEST(PlaceResults, NothingThatOthersReadOrThatIsComputedWith) {
+  const auto reason = [](const std::string& operators, const std::string& more = "") {
+    const Result<Workload> r = apply(
+        "place-results",
+        workload_from_yaml("name: t\nloops: {a: 4, b: 5, k: 7}\n" + more +
+                               "operators:\n  - 'one: t[a,b] += x[a,k] * w[k,b]'\n" + operators,
+                           "t"));
+    return r ? std::string("none") : r.reason();
+  };
+  const std::string no = "no product's results are read by a move alone";
+  EXPECT_EQ(reason("  - 'move: y[b,a] = t[a,b]'\n"), "none");
+  EXPECT_EQ(reason("  - 'move: y[b,a] = t[a,b]'\n  - 'other: z[a,b] = 2 * t[a,b]'\n"), no);
+  EXPECT_EQ(reason("  - 'move: y[b,a] = 2 * t[a,b]'\n"), no);
+  EXPECT_EQ(reason("  - 'move: y[b,a] = t[a,b]'\n", "outputs: [t, y]\n"), no);
+  EXPECT_EQ(reason("  - 'move: y[b,a] = t[a,b]'\n", "dtypes: {t: f16}\n"),
+            no);
+}
+
 TEST(MaterialiseGathers, TheProductReadsAPlainMatrix) {
   const Workload w = workload_from_yaml(
       "name: test\ndtype: f64\nloops: {b: 7, d: 5, e: 3}\ntensors: {T: [4, d], ids: [b]}\n"

@@ -224,6 +224,19 @@ TEST(GpuPlanner, CopiesThatAreMatricesHavePaddedRows) {
   EXPECT_EQ(p->rewrites, (std::vector<std::string>{"materialise-matrices:C", "pad:d;e"}));
 }
 
+/// A transposition behind a product is what the product writes.
+TEST(GpuPlanner, AProductWritesWhereATranspositionDoes) {
+  Question q = question("gemm:m=64,n=64,k=64", "h200");
+  q.workload = std::make_shared<const Workload>(workload_from_yaml(
+      "name: t\ndtype: f16\nloops: {a: 192, b: 116, c: 111, k: 7}\noperators:\n"
+      "  - 'C[a,b,c] += A[a,b,k] * B[k,c]'\n  - 'O[a,c,b] = C[a,b,c]'\n",
+      "t"));
+  const Result<Proposal> p = planner().propose(q, standard());
+  ASSERT_TRUE(p.ok()) << p.reason();
+  EXPECT_EQ(p->rewrites, std::vector<std::string>{"place-results"});
+  EXPECT_EQ(p->plan.kernels.size(), 1U);
+}
+
 /// Large products whose rows begin at no sector of 32 bytes: L2 gives such rows slowly, so blocks
 /// of a cluster share them. Not where rows begin at lines.
 TEST(GpuPlanner, ClustersShareRowsThatBeginAtNoSector) {

@@ -76,6 +76,9 @@ Result<BlockForms> block_forms(const BlockWork& work, const BlockRates& r) {
   for (const BlockPhase& phase : work.phases)
     for (const ProductRun& x : phase.products)
       if (!x.contraction) f.most_rows = std::max(f.most_rows, x.rows);
+  if (r.tf32 > 0 && work.sums > 0 &&
+      tf32_registers(work.sums, ceil_div(f.most_rows, f.warp_rows)) > kRegistersOfThread)
+    return Reason{"a thread has no registers for its sums and the parts of floats"};
   const bool shares = p.registers.blocks > 0;
   f.registers = shares ? p.registers.computing : registers_of(work, f, r);
   const Reason too_few{"its threads need more registers than an SM has"};

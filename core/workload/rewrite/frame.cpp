@@ -60,6 +60,7 @@ const std::vector<Rewrite>& rewrites() {
                                         materialise_orders(),
                                         materialise_across(),
                                         pad_results(),
+                                        place_results(),
                                         channels_last()};
   return all;
 }

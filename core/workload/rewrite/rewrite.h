@@ -75,6 +75,8 @@ Rewrite pad();
 std::vector<LoopId> loops_of_odd_rows(const Workload& w);
 /// pad_results.cpp
 Rewrite pad_results();
+/// place_results.cpp
+Rewrite place_results();
 /// channels_last.cpp
 Rewrite channels_last();
 /// Convolutions that `channels-last` would change.
