@@ -89,35 +89,6 @@ TEST(Predictions, WhatAnotherCoreHasWrittenIsTakenOver) {
   EXPECT_NEAR(*seconds(columns, 40, 4)[0], 40 * kUs + call, 1e-9);
 }
 
-/// A launch is called; its code comes from further away where many other kernels have run since.
-/// How long each takes the machine's file says.
-TEST(Predictions, ALaunchBegins) {
-  const auto first_of = [](std::size_t kernels, const std::map<std::string, double>& cycles = {}) {
-    std::string text = "name: many\nloops: {i: 16}\noperators:\n";
-    for (std::size_t i = 0; i < kernels; ++i)
-      text += "  - \"t" + std::to_string(i) + "[i] = x[i] + " + std::to_string(i) + "\"\n";
-    const auto w = std::make_shared<const Workload>(workload_from_yaml(text, "test"));
-    Program program{.workload = w};
-    for (std::size_t op = 0; op < kernels; ++op) {
-      const auto part = std::make_shared<const Workload>(subgraph(*w, std::array{OpId(op)}));
-      program.kernels.push_back({.workload = part, .shared = {.predicted = 0, .again = 0}});
-      Launch l{.kernel = op, .operators = {OpId(op)}};
-      for (const Tensor& t : part->tensors()) l.tensors.push_back(*w->find_tensor(t.name));
-      program.launches.push_back(std::move(l));
-    }
-    Machine machine = named_machine("epyc-zen5");
-    machine.units.front().clock_hz = 4e9;
-    for (const auto& [key, number] : cycles) machine.units.front().cycles[key] = number;
-    return *predicted_seconds(program, machine)[0];
-  };
-  EXPECT_GT(first_of(4), 0);
-  EXPECT_DOUBLE_EQ(first_of(4), first_of(8));
-  EXPECT_GT(first_of(60), 2 * first_of(8));
-  const std::map<std::string, double> measured = {{"launch", 40}, {"launch_code", 1000}};
-  EXPECT_NEAR(first_of(8, measured) * 4e9, 40, 1e-6);
-  EXPECT_NEAR(first_of(60, measured) * 4e9, 1040, 1e-6);
-}
-
 class CodeOf final : public codegen::Emitted {
  public:
   explicit CodeOf(std::int64_t bytes) : bytes_(bytes) {}
@@ -135,24 +106,48 @@ class CodeOf final : public codegen::Emitted {
   std::int64_t bytes_;
 };
 
+/// So many kernels in turn, each one operator of 16 points and of so many bytes of code.
+Program launches_in_turn(std::size_t kernels, std::int64_t code_bytes, double predicted) {
+  std::string text = "name: many\nloops: {i: 16}\noperators:\n";
+  for (std::size_t i = 0; i < kernels; ++i)
+    text += "  - \"t" + std::to_string(i) + "[i] = x[i] + " + std::to_string(i) + "\"\n";
+  const auto w = std::make_shared<const Workload>(workload_from_yaml(text, "test"));
+  Program program{.workload = w};
+  for (std::size_t op = 0; op < kernels; ++op) {
+    const auto part = std::make_shared<const Workload>(subgraph(*w, std::array{OpId(op)}));
+    program.kernels.push_back({.workload = part,
+                               .emitted = std::make_shared<CodeOf>(code_bytes),
+                               .shared = {.predicted = predicted, .again = predicted}});
+    Launch l{.kernel = op, .operators = {OpId(op)}};
+    for (const Tensor& t : part->tensors()) l.tensors.push_back(*w->find_tensor(t.name));
+    program.launches.push_back(std::move(l));
+  }
+  return program;
+}
+
+/// A launch is called; its code comes from further away where many other kernels have run since.
+/// How long each takes the machine's file says.
+TEST(Predictions, ALaunchBegins) {
+  const auto first_of = [](std::size_t kernels, const std::map<std::string, double>& cycles = {}) {
+    const Program program = launches_in_turn(kernels, 0, 0);
+    Machine machine = named_machine("epyc-zen5");
+    machine.units.front().clock_hz = 4e9;
+    for (const auto& [key, number] : cycles) machine.units.front().cycles[key] = number;
+    return *predicted_seconds(program, machine)[0];
+  };
+  EXPECT_GT(first_of(4), 0);
+  EXPECT_DOUBLE_EQ(first_of(4), first_of(8));
+  EXPECT_GT(first_of(60), 2 * first_of(8));
+  const std::map<std::string, double> measured = {{"launch", 40}, {"launch_code", 1000}};
+  EXPECT_NEAR(first_of(8, measured) * 4e9, 40, 1e-6);
+  EXPECT_NEAR(first_of(60, measured) * 4e9, 1040, 1e-6);
+}
+
 /// A GPU's launch waits for code that others have put out of the multiprocessors' caches: of 2 to 8
 /// KiB a kernel. In runs of its own it finds it there.
 TEST(Predictions, AGpusLaunchWaitsForItsCode) {
   const auto last_of = [](std::size_t kernels, std::int64_t kib, bool alone = false) {
-    std::string text = "name: many\nloops: {i: 16}\noperators:\n";
-    for (std::size_t i = 0; i < kernels; ++i)
-      text += "  - \"t" + std::to_string(i) + "[i] = x[i] + " + std::to_string(i) + "\"\n";
-    const auto w = std::make_shared<const Workload>(workload_from_yaml(text, "test"));
-    Program program{.workload = w};
-    for (std::size_t op = 0; op < kernels; ++op) {
-      const auto part = std::make_shared<const Workload>(subgraph(*w, std::array{OpId(op)}));
-      program.kernels.push_back({.workload = part,
-                                 .emitted = std::make_shared<CodeOf>(kib << 10),
-                                 .shared = {.predicted = 3 * kUs, .again = {}}});
-      Launch l{.kernel = op, .operators = {OpId(op)}};
-      for (const Tensor& t : part->tensors()) l.tensors.push_back(*w->find_tensor(t.name));
-      program.launches.push_back(std::move(l));
-    }
+    const Program program = launches_in_turn(kernels, kib << 10, 3 * kUs);
     Machine machine = named_machine("h200");
     machine.units.front().cycles["launch_code"] = 100;
     return (*predicted_seconds(program, machine, alone).back() - 3 * kUs) *
