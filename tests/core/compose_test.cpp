@@ -114,15 +114,33 @@ TEST(Compose, PaddingOfTheProducerIsKept) {
   EXPECT_EQ(composed(make("i: 6, j: 4", {"p: p[i] = exp(x[i-1]) * w[i+2]", "y: y[j] = p[j+2]"},
                           "tensors: {x: [4], w: [7]}\n")),
             (Lines{"y: y[j] = exp(x[j+1]) * w[j+4]"}));
-  // What y reads outside of p is zero, and exp(0) is not.
-  for (const char* outside : {"p[j-1]", "p[j+1]", "p[2*j]"})
-    expect_refused(
-        "compose",
-        make("i: 6, j: 6", {"p: p[i] = exp(x[i])", "y: y[j] = " + std::string(outside) + " + 1"}),
-        "reads outside");
   // All of x that would be read lies outside.
   expect_refused("compose", make("i: 9, j: 3", {"p: p[i] = x[i-4] + 1", "y: y[j] = p[j]"}),
                  "wholly outside");
+}
+
+TEST(Compose, ZerosAroundTheValueStay) {
+  // What y reads outside of p is zero, and exp(0) is not: the value is chosen by the index.
+  const auto read = [](const std::string& p, const std::string& outside) {
+    return composed(make("i: 6, j: 6", {"p: p[i] = " + p, "y: y[j] = " + outside + " + 1"}));
+  };
+  EXPECT_EQ(read("exp(x[i])", "p[j-1]"),
+            (Lines{"y: y[j] = select(lt(j + -1, 0), 0, exp(x[j-1])) + 1"}));
+  EXPECT_EQ(read("exp(x[i])", "p[2*j]"),
+            (Lines{"y: y[j] = select(lt(2 * j, 6), exp(x[2*j]), 0) + 1"}));
+  // x ends where p does, so that the value is zero by itself.
+  EXPECT_EQ(read("-x[i] * 2", "p[j+1]"), (Lines{"y: y[j] = -x[j+1] * 2 + 1"}));
+  EXPECT_EQ(read("x[i] + 2", "p[j+1]"),
+            (Lines{"y: y[j] = select(lt(j + 1, 6), x[j+1] + 2, 0) + 1"}));
+  // x goes on where p ends.
+  EXPECT_EQ(
+      composed(make("i: 6, j: 6", {"p: p[i] = -x[i+2]", "y: y[j] = p[j+1] + p[j-1]"},
+                    "tensors: {x: [9]}\n")),
+      (Lines{"y: y[j] = select(lt(j + 1, 6), -x[j+3], 0) + select(lt(j + -1, 0), 0, -x[j+1])"}));
+  // A sum counts zeros there.
+  expect_refused("compose",
+                 make("i: 6, j: 6, r: 3", {"p: p[i] = exp(x[i])", "y: y[j] += p[j+r-1]"}),
+                 "sums what is outside");
 }
 
 TEST(Compose, KeepsWhatIsWantedElsewhere) {

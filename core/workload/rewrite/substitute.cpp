@@ -1,6 +1,7 @@
 #include "core/workload/rewrite/substitute.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 
@@ -79,6 +80,7 @@ class Substitution {
 
   Result<Operator> run() {
     if (auto why = unreadable()) return *why;
+    if (auto why = find_edges()) return *why;
     places_.assign(producer_.inputs.size(), -1);
     for (Output& o : op_.outputs)
       if (auto why = replace(o.value)) return *why;
@@ -99,14 +101,95 @@ class Substitution {
     };
     if (is_gather(read_) || std::ranges::any_of(op_.inputs, indexed_by))
       return refusal("gathers by value what may name no element");
+    return std::nullopt;
+  }
+
+  /// Where the input is read outside of its tensor, so that the value is zero and the producer's
+  /// expression must not be taken: by dimension, before the first or behind the last element.
+  struct Edge {
+    std::size_t dim = 0;
+    bool behind = false;
+  };
+
+  std::optional<Reason> find_edges() {
     const std::vector<Interval> ranges = whole(spec_, op_);
     const std::vector<std::int64_t>& shape = spec_.tensors[read_.tensor.index()].shape;
     for (std::size_t d = 0; d < shape.size(); ++d) {
       const Interval reach = footprint(op_, read_.index[d], ranges);
-      if (reach.lo < 0 || reach.hi > shape[d])
-        return refusal("reads outside of the tensor, which is zero there");
+      for (const Edge edge : {Edge{d, false}, Edge{d, true}}) {
+        if (edge.behind ? reach.hi <= shape[d] : reach.lo >= 0) continue;
+        if (!assigns_each_point())
+          return refusal("sums what is outside of the tensor, which is zero there");
+        if (is_zero_beyond(written_.value, edge)) continue;
+        if (!is_value(read_.index[d]))
+          return refusal(
+              "reads outside of the tensor, which is zero there, at a place that is no "
+              "value");
+        edges_.push_back(edge);
+      }
     }
     return std::nullopt;
+  }
+
+  /// Whether the reader combines nothing: each point of its loops is an element of each output.
+  bool assigns_each_point() const {
+    return !op_.running && std::ranges::all_of(op_.outputs, [](const Output& o) {
+      return o.combine == Combine::assign;
+    });
+  }
+
+  /// Whether what the producer reads there is outside of its own tensors, too, and the expression
+  /// of these zeros is zero.
+  bool is_zero_beyond(const Expr& e, const Edge& edge) const {
+    const auto zero = [&](const Expr& a) { return is_zero_beyond(a, edge); };
+    if (e.kind == Expr::Kind::constant) return e.constant == 0;
+    if (e.kind == Expr::Kind::input) return ends_at(static_cast<std::size_t>(e.input), edge);
+    if (e.kind != Expr::Kind::call) return false;
+    constexpr std::array kOfZeroZero{"neg",  "abs", "sqrt",  "relu",  "tanh",  "erf",
+                                     "gelu", "sin", "floor", "round", "square"};
+    if (std::ranges::find(kOfZeroZero, e.function) != kOfZeroZero.end()) return zero(e.args[0]);
+    if (e.function == "select") return zero(e.args[1]) && zero(e.args[2]);
+    if (e.function == "mul")
+      return (zero(e.args[0]) && is_finite(e.args[1])) || (is_finite(e.args[0]) && zero(e.args[1]));
+    if (e.function == "add" || e.function == "sub" || e.function == "max" || e.function == "min")
+      return std::ranges::all_of(e.args, zero);
+    return false;
+  }
+  static bool is_finite(const Expr& e) {
+    return e.kind == Expr::Kind::constant && std::isfinite(e.constant);
+  }
+
+  /// Whether an input of the producer has an edge where its output has it.
+  bool ends_at(std::size_t input, const Edge& edge) const {
+    const Access& a = producer_.inputs[input];
+    const auto loop = written_.target.index[edge.dim].plain_loop();
+    const std::int64_t extent = spec_.tensors[read_.tensor.index()].shape[edge.dim];
+    for (std::size_t d = 0; loop && d < a.index.size(); ++d) {
+      const Affine& at = a.index[d];
+      if (at.gathered >= 0 || at.terms.size() != 1 || at.terms[0].loop != *loop) continue;
+      const std::int64_t by = at.terms[0].coefficient;
+      if (by <= 0) continue;
+      if (edge.behind ? by * extent + at.offset >= spec_.tensors[a.tensor.index()].shape[d]
+                      : at.offset - by < 0)
+        return true;
+    }
+    return false;
+  }
+
+  /// The value inside of the edges, and zero beyond.
+  Expr inside(Expr value) const {
+    const auto call = [](const char* function, std::vector<Expr> args) {
+      return Expr{.kind = Expr::Kind::call, .function = function, .args = std::move(args)};
+    };
+    const auto number = [](std::int64_t n) { return Expr{.constant = static_cast<double>(n)}; };
+    for (const Edge& edge : edges_) {
+      const Expr at = value_of(read_.index[edge.dim]);
+      const std::int64_t extent = spec_.tensors[read_.tensor.index()].shape[edge.dim];
+      value = edge.behind
+                  ? call("select", {call("lt", {at, number(extent)}), std::move(value), number(0)})
+                  : call("select", {call("lt", {at, number(0)}), number(0), std::move(value)});
+    }
+    return value;
   }
 
   /// The producer's index with its loops replaced.
@@ -186,7 +269,7 @@ class Substitution {
     if (e.kind == Expr::Kind::input && e.input == input_) {
       Expr value = written_.value;
       if (auto why = adapt(value)) return why;
-      e = std::move(value);
+      e = inside(std::move(value));
       return std::nullopt;
     }
     for (Expr& a : e.args)
@@ -232,6 +315,7 @@ class Substitution {
   const Operator& producer_;
   const Output& written_;
   std::vector<int> places_;  ///< of the producer's inputs among the reader's
+  std::vector<Edge> edges_;  ///< beyond which the producer's expression need not be zero
 };
 
 }  // namespace

@@ -17,8 +17,9 @@ namespace tilewright::rewrite {
 ///   pre[b,g] = x[b,g] + w[g];  i[b,j] = tanh(pre[b,j+8])   =>   i[b,j] = tanh(x[b,j+8] + w[j+8])
 ///
 /// A Reason where that would be another value or no operator:
-///  - the input is read by a gather, or outside of its tensor, where it is zero and the producer's
-///    expression of zeros need not be;
+///  - the input is read by a gather; or outside of its tensor by a sum or an extreme, which counts
+///    zeros there (where the reader sums nothing, the value is chosen by the index: the producer's
+///    inside, zero outside);
 ///  - a loop of the reader would index nothing any more, so that a sum over it would lose its
 ///  points;
 ///  - a tensor would be read wholly outside, or an expression or a coefficient would be too large,
