@@ -224,12 +224,19 @@ class Reuse {
           if (from == nest_.end()) continue;
           const Nest& writer = p_.nests[from->second];
           if (writer.phase != phase) continue;
-          if (p_.home.contains(a.tensor) || is_gather(a) || writer.grid != n.grid ||
-              writer.first != n.first || !reads_own_tile(w_, n.grid, a, from->first))
+          if (is_gather(a) || cuts_of(writer) != cuts_of(n) || writer.first != n.first ||
+              !reads_own_tile(w_, n.grid, a, from->first))
             return true;
         }
     }
     return false;
+  }
+
+  /// The grid without loops that a block has whole.
+  std::vector<Cut> cuts_of(const Nest& n) const {
+    std::vector<Cut> cuts = n.grid;
+    std::erase_if(cuts, [&](const Cut& c) { return !is_cut(w_, c); });
+    return cuts;
   }
 
   Bytes bytes(const Nest& n, OpId id, const Access& a) const {

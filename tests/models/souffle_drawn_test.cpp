@@ -208,7 +208,10 @@ TEST(SouffleDrawn, PartitionsBlockByBlock) {
 TEST(SouffleDrawn, BarriersOneLess) {
   const auto machine = std::make_shared<const Machine>(named_machine("a100"));
   int barriers = 0, spare = 0;
-  for (unsigned seed = first_seed(); seed < first_seed() + 60; ++seed) {
+  std::vector<unsigned> seeds{
+      667940};  // grids of two nests differ by a loop that a block has whole
+  for (unsigned i = 0; i < 60; ++i) seeds.push_back(first_seed() + i);
+  for (const unsigned seed : seeds) {
     const auto w = std::make_shared<const Workload>(workload_of(seed));
     Options o;
     o.units = seed % 4 == 0;

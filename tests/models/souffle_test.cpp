@@ -357,7 +357,7 @@ int check_phases(const std::string& graph, const Options& o) {
 
 TEST(Souffle, PhasesOfRandomGraphs) {
   int barriers = 0;
-  for (int seed = 1; seed <= 60; ++seed)
+  for (int seed = 1; seed <= 80; ++seed)
     for (int to = 0; to <= 4; ++to) {
       Options o = step(to);
       o.units = seed % 2 == 0;  // kernels that need no barrier, and tiles with barriers
