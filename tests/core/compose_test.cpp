@@ -137,6 +137,19 @@ TEST(Compose, ZerosAroundTheValueStay) {
       composed(make("i: 6, j: 6", {"p: p[i] = -x[i+2]", "y: y[j] = p[j+1] + p[j-1]"},
                     "tensors: {x: [9]}\n")),
       (Lines{"y: y[j] = select(lt(j + 1, 6), -x[j+3], 0) + select(lt(j + -1, 0), 0, -x[j+1])"}));
+  // Both factors end there; of one alone the other may be no number.
+  EXPECT_EQ(read("x[i] * w[i]", "p[j+1]"), (Lines{"y: y[j] = x[j+1] * w[j+1] + 1"}));
+  EXPECT_EQ(composed(make("i: 6, j: 6, r: 2", {"p: p[r,i] = x[i] * w[r]", "y: y[r,j] = p[r,j+1]"})),
+            (Lines{"y: y[r,j] = select(lt(j + 1, 6), x[j+1] * w[r], 0)"}));
+  // A rotary embedding: halves that are joined again.
+  EXPECT_EQ(composed(make("d: 8, e: 4",
+                          {"n: n[e] = -x[e+4]", "q: q[d] = n[d] + select(lt(d - 4, 0), 0, x[d-4])",
+                           "y: y[d] = x[d] * c[d] + q[d] * s[d]"}))
+                .size(),
+            2u);
+  // The place must be a value.
+  expect_refused("compose", make("i: 6, x: 6", {"p: p[i] = exp(x[i])", "y: y[x] = p[x+1]"}),
+                 "a place that is no value");
   // A sum counts zeros there.
   expect_refused("compose",
                  make("i: 6, j: 6, r: 3", {"p: p[i] = exp(x[i])", "y: y[j] += p[j+r-1]"}),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +20,14 @@ inline Expr index(LoopId l) { return {.kind = Expr::Kind::index, .loop = l}; }
 inline Expr make(std::string function, std::vector<Expr> args) {
   return {.kind = Expr::Kind::call, .function = std::move(function), .args = std::move(args)};
 }
+
+/// What is known of an input, by its position.
+using OfInput = std::function<bool(int input)>;
+/// Whether the expression is a finite number where these inputs are. Cost: its size.
+bool is_finite(const Expr& e, const OfInput& finite);
+/// Whether the expression is zero where inputs are that are `zero`, if those that are `finite` are
+/// so. Cost: the square of its size at most.
+bool vanishes(const Expr& e, const OfInput& zero, const OfInput& finite);
 
 /// Indices are values of f32 on most targets: beyond this they are not exact.
 inline constexpr std::int64_t kExactInF32 = std::int64_t{1} << 24;

@@ -92,36 +92,17 @@ std::optional<Parts> parts_of(const Workload& w, OpId id) {
   return found;
 }
 
-bool is_one_of(std::string_view function, std::initializer_list<std::string_view> names) {
-  return std::ranges::find(names, function) != names.end();
-}
-
-/// Whether the expression is finite, as far as all that it reads is.
-bool is_finite(const Expr& e) {
-  return e.kind != Expr::Kind::call ||
-         (is_one_of(e.function, {"add", "sub", "mul", "max", "min", "neg", "relu", "abs", "square",
-                                 "tanh", "sigmoid", "erf", "gelu", "sin", "cos"}) &&
-          std::ranges::all_of(e.args, is_finite));
-}
-
-/// Whether the expression is zero where the loop is behind its end, as all that it indexes is.
-bool vanishes(const Workload& w, const Operator& op, const Expr& e, LoopId l) {
-  if (e.kind == Expr::Kind::constant) return e.constant == 0;
-  if (e.kind == Expr::Kind::input) {
-    const Access& a = op.inputs[static_cast<std::size_t>(e.input)];
+/// Whether the operator's value is zero where the loop is behind its end, as all that it indexes
+/// is, if what it reads is finite.
+bool is_zero_behind(const Workload& w, const Operator& op, const Expr& e, LoopId l) {
+  const auto zero = [&](int input) {
+    const Access& a = op.inputs[static_cast<std::size_t>(input)];
     for (std::size_t d = 0; d < a.index.size(); ++d)
       if (a.index[d].plain_loop() == l && w.tensor(a.tensor).shape[d] == w.loop(l).extent)
         return true;
     return false;
-  }
-  if (e.kind != Expr::Kind::call) return false;
-  // Of a product one factor.
-  if (e.function == "mul")
-    return is_finite(e) &&
-           std::ranges::any_of(e.args, [&](const Expr& a) { return vanishes(w, op, a, l); });
-  return is_one_of(e.function, {"add", "sub", "max", "min", "neg", "relu", "abs", "square", "tanh",
-                                "erf", "gelu", "sin", "sqrt"}) &&
-         std::ranges::all_of(e.args, [&](const Expr& a) { return vanishes(w, op, a, l); });
+  };
+  return rewrite::vanishes(e, zero, [](int) { return true; });
 }
 
 double neutral(Combine c) {
@@ -145,7 +126,7 @@ std::optional<Reason> split(const Workload& w, WorkloadSpec& spec, Operator& op,
     cut.within = rewrite::add_loop(spec, whole.name + "i", parts.length);
     loops.push_back(cut.chunk);
     const bool ragged = whole.extent % parts.length != 0,
-               zero = own.combine == Combine::sum && vanishes(w, op, own.value, parts.cut);
+               zero = own.combine == Combine::sum && is_zero_behind(w, op, own.value, parts.cut);
     cut.cut(own.value);
     if (ragged && !zero) {
       if (whole.extent > rewrite::kExactInF32)

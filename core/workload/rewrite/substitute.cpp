@@ -1,11 +1,11 @@
 #include "core/workload/rewrite/substitute.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <functional>
 
 #include "core/workload/expr.h"
+#include "core/workload/rewrite/build.h"
 #include "core/workload/workload_limits.h"
 
 namespace tilewright::rewrite {
@@ -52,16 +52,12 @@ Size size_of(const Expr& e) {
 
 /// The affine form as a value, 2 * i + 1, say.
 Expr value_of(const Affine& form) {
-  const auto call = [](const char* function, Expr a, Expr b) {
-    return Expr{
-        .kind = Expr::Kind::call, .function = function, .args = {std::move(a), std::move(b)}};
-  };
-  const auto number = [](std::int64_t n) { return Expr{.constant = static_cast<double>(n)}; };
+  const auto number = [](std::int64_t n) { return value(static_cast<double>(n)); };
   std::optional<Expr> sum;
-  const auto add = [&](Expr e) { sum = sum ? call("add", *std::move(sum), std::move(e)) : e; };
+  const auto add = [&](Expr e) { sum = sum ? make("add", {*std::move(sum), std::move(e)}) : e; };
   for (const Term& t : form.terms) {
-    const Expr index{.kind = Expr::Kind::index, .loop = t.loop};
-    add(t.coefficient == 1 ? index : call("mul", number(t.coefficient), index));
+    const Expr i = index(t.loop);
+    add(t.coefficient == 1 ? i : make("mul", {number(t.coefficient), i}));
   }
   if (form.offset != 0 || !sum) add(number(form.offset));
   return *std::move(sum);
@@ -120,7 +116,7 @@ class Substitution {
         if (edge.behind ? reach.hi <= shape[d] : reach.lo >= 0) continue;
         if (!assigns_each_point())
           return refusal("sums what is outside of the tensor, which is zero there");
-        if (is_zero_beyond(written_.value, edge)) continue;
+        if (is_zero_beyond(edge)) continue;
         if (!is_value(read_.index[d]))
           return refusal(
               "reads outside of the tensor, which is zero there, at a place that is no "
@@ -139,24 +135,10 @@ class Substitution {
   }
 
   /// Whether what the producer reads there is outside of its own tensors, too, and the expression
-  /// of these zeros is zero.
-  bool is_zero_beyond(const Expr& e, const Edge& edge) const {
-    const auto zero = [&](const Expr& a) { return is_zero_beyond(a, edge); };
-    if (e.kind == Expr::Kind::constant) return e.constant == 0;
-    if (e.kind == Expr::Kind::input) return ends_at(static_cast<std::size_t>(e.input), edge);
-    if (e.kind != Expr::Kind::call) return false;
-    constexpr std::array kOfZeroZero{"neg",  "abs", "sqrt",  "relu",  "tanh",  "erf",
-                                     "gelu", "sin", "floor", "round", "square"};
-    if (std::ranges::find(kOfZeroZero, e.function) != kOfZeroZero.end()) return zero(e.args[0]);
-    if (e.function == "select") return zero(e.args[1]) && zero(e.args[2]);
-    if (e.function == "mul")
-      return (zero(e.args[0]) && is_finite(e.args[1])) || (is_finite(e.args[0]) && zero(e.args[1]));
-    if (e.function == "add" || e.function == "sub" || e.function == "max" || e.function == "min")
-      return std::ranges::all_of(e.args, zero);
-    return false;
-  }
-  static bool is_finite(const Expr& e) {
-    return e.kind == Expr::Kind::constant && std::isfinite(e.constant);
+  /// of these zeros is zero, whatever else it reads.
+  bool is_zero_beyond(const Edge& edge) const {
+    const auto zero = [&](int input) { return ends_at(static_cast<std::size_t>(input), edge); };
+    return vanishes(written_.value, zero, zero);
   }
 
   /// Whether an input of the producer has an edge where its output has it.
@@ -177,19 +159,15 @@ class Substitution {
   }
 
   /// The value inside of the edges, and zero beyond.
-  Expr inside(Expr value) const {
-    const auto call = [](const char* function, std::vector<Expr> args) {
-      return Expr{.kind = Expr::Kind::call, .function = function, .args = std::move(args)};
-    };
-    const auto number = [](std::int64_t n) { return Expr{.constant = static_cast<double>(n)}; };
+  Expr inside(Expr e) const {
     for (const Edge& edge : edges_) {
-      const Expr at = value_of(read_.index[edge.dim]);
-      const std::int64_t extent = spec_.tensors[read_.tensor.index()].shape[edge.dim];
-      value = edge.behind
-                  ? call("select", {call("lt", {at, number(extent)}), std::move(value), number(0)})
-                  : call("select", {call("lt", {at, number(0)}), number(0), std::move(value)});
+      const std::int64_t end =
+          edge.behind ? spec_.tensors[read_.tensor.index()].shape[edge.dim] : 0;
+      Expr below = make("lt", {value_of(read_.index[edge.dim]), value(static_cast<double>(end))});
+      e = edge.behind ? make("select", {std::move(below), std::move(e), value(0)})
+                      : make("select", {std::move(below), value(0), std::move(e)});
     }
-    return value;
+    return e;
   }
 
   /// The producer's index with its loops replaced.
@@ -323,6 +301,35 @@ class Substitution {
 Result<Operator> substitute(const WorkloadSpec& spec, const Operator& reader, int input,
                             const Operator& producer, const Output& written) {
   return Substitution(spec, reader, input, producer, written).run();
+}
+
+namespace {
+
+bool is_one_of(std::string_view function, std::initializer_list<std::string_view> names) {
+  return std::ranges::find(names, function) != names.end();
+}
+
+}  // namespace
+
+bool is_finite(const Expr& e, const OfInput& finite) {
+  if (e.kind == Expr::Kind::constant) return std::isfinite(e.constant);
+  if (e.kind == Expr::Kind::input) return finite(e.input);
+  if (e.kind != Expr::Kind::call) return e.kind == Expr::Kind::index;
+  return is_one_of(e.function, {"add", "sub", "mul", "max", "min", "neg", "relu", "abs", "square",
+                                "tanh", "sigmoid", "erf", "gelu", "sin", "cos"}) &&
+         std::ranges::all_of(e.args, [&](const Expr& a) { return is_finite(a, finite); });
+}
+
+bool vanishes(const Expr& e, const OfInput& zero, const OfInput& finite) {
+  const auto is_zero = [&](const Expr& a) { return vanishes(a, zero, finite); };
+  if (e.kind == Expr::Kind::constant) return e.constant == 0;
+  if (e.kind == Expr::Kind::input) return zero(e.input);
+  if (e.kind != Expr::Kind::call) return false;
+  if (e.function == "mul") return is_finite(e, finite) && std::ranges::any_of(e.args, is_zero);
+  if (e.function == "select") return is_zero(e.args[1]) && is_zero(e.args[2]);
+  return is_one_of(e.function, {"add", "sub", "max", "min", "neg", "relu", "abs", "square", "tanh",
+                                "erf", "gelu", "sin", "sqrt", "floor", "round"}) &&
+         std::ranges::all_of(e.args, is_zero);
 }
 
 std::vector<std::string_view> split(std::string_view text, char at) {
